@@ -32,6 +32,7 @@ WORDS = {
     "found": "what it is: routes, options, errors; result",
     "made": "what it is: components, network; result",
     "given": "what it is: options, arguments, values",
+    "own": "what the values are: steps, of_npu, durations",
     "carriage": "bus_transfer",
     "carriages": "bus_transfers",
     "history": "causal_key",
@@ -47,6 +48,7 @@ LEFT = {
     "found": 3,
     "given": 6,
     "joined": 1,
+    "own": 264,
     "tells_sent": 5,
     "turns": 3,
 }

@@ -41,8 +41,8 @@ class Work:
         """The memory traffic as given, or that of the shape: every operand once, with the bytes of its own element type if it has one."""
         if self.bytes is not None or self.shape is None:
             return self.bytes
-        own = self.shape.element_type
-        return self.shape.count_bytes(element_bytes if own is None else ELEMENT_BYTES[own])
+        element_type = self.shape.element_type
+        return self.shape.count_bytes(element_bytes if element_type is None else ELEMENT_BYTES[element_type])
 
 
 class Started(NamedTuple):

@@ -47,8 +47,8 @@ class Commands(click.Group):
 
             with contextlib.suppress(*(AstraError,) if ctx.resilient_parsing else ()):
                 use_plugins(*chosen)
-        own = {"--help", "-h", "--version"}
-        if args and args[0] not in own and args[0] not in self.list_commands(ctx):
+        options = {"--help", "-h", "--version"}
+        if args and args[0] not in options and args[0] not in self.list_commands(ctx):
             names_nothing = not args[0].startswith("-") and not os.path.exists(args[0]) and "." not in args[0]
             if names_nothing and not ctx.resilient_parsing:
                 from astra_sim.setup.plugins import shared_plugins

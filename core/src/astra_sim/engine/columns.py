@@ -43,8 +43,8 @@ def computing(rows: Rows[Any], durations: Sequence[int], ended: Sequence[int]) -
     `ended` is the time at which each task ended, `durations` the time of each kind, but for rows with a time of their own.
     """
     kind_of, times = rows.kind_of, rows.times
-    own = repeat(-1) if times is None else times
-    spent = [(durations[kind] if time < 0 or durations[kind] < 0 else time) for kind, time in zip(kind_of, own, strict=False)]
+    stated = repeat(-1) if times is None else times
+    spent = [(durations[kind] if time < 0 or durations[kind] < 0 else time) for kind, time in zip(kind_of, stated, strict=False)]
     spans = [(end - time, end) for time, end in zip(spent, ended, strict=True) if time >= 0]
     return sum(end - begin for begin, end in spans), union(spans).covered
 

@@ -266,10 +266,10 @@ def fabric_of(platform: Platform) -> Fabric:
     latencies: list[float] = []
     ids = list(range(platform.npus))
     for number, dimension in enumerate(platform.dimensions):
-        own = wires_of(dimension, f"dimension {number}")
-        nodes = max([dimension.size, *(max(link.source, link.target) + 1 for link in own)])
+        wires = wires_of(dimension, f"dimension {number}")
+        nodes = max([dimension.size, *(max(link.source, link.target) + 1 for link in wires)])
         groups = [npu for npu in range(platform.npus) if platform.coordinate(npu, number) == 0]
-        if len(links) + len(own) * len(groups) > LARGEST_FABRIC:
+        if len(links) + len(wires) * len(groups) > LARGEST_FABRIC:
             raise InputError(f"the platform has more than {LARGEST_FABRIC} links, the most that can be listed")
         for first in groups:
             base = platform.npus + len(latencies)
@@ -280,7 +280,7 @@ def fabric_of(platform: Platform) -> Fabric:
                 link._replace(
                     source=place[link.source], target=place[link.target], dimension=number, nic_latency_ns=dimension.nic_latency_ns
                 )
-                for link in own
+                for link in wires
             ]
     ids += range(platform.npus, platform.npus + len(latencies))
     known = platform.dimensions[0].topology.node_ids

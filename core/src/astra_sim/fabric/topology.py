@@ -192,18 +192,18 @@ class _Completed(Topology):
 
     _own: Any
 
-    def __init__(self, own: Any) -> None:
-        object.__setattr__(self, "_own", own)
+    def __init__(self, topology: Any) -> None:
+        object.__setattr__(self, "_own", topology)
 
     def __getattribute__(self, name: str) -> Any:
         if name == "_own" or (name.startswith("__") and name != "__class__"):
             return object.__getattribute__(self, name)
-        own = object.__getattribute__(self, "_own")
+        topology = object.__getattribute__(self, "_own")
         if name == "__class__":
-            return own.__class__
+            return topology.__class__
         if name in _REQUIRED:
-            return getattr(own, name)
-        value = getattr(own, name, _MISSING)
+            return getattr(topology, name)
+        value = getattr(topology, name, _MISSING)
         if value is _MISSING or (name in _METHODS and not callable(value)):
             return object.__getattribute__(self, name)
         return value

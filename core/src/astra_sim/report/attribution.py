@@ -62,7 +62,7 @@ def share_of_first(
         return shares_of(npu_times, npus, rank, only_first=True)[0]
     if any(isinstance(kind, Receive) for kind in operation_rows(first.operations).kinds):
         return None
-    own = NpuTimes(
+    of_npu = NpuTimes(
         members=(0,),
         operations=first.operations,
         ready_ps=first.begin_ps,
@@ -70,4 +70,4 @@ def share_of_first(
         sends=first.sends.operation,
         sent_ps=first.sends.begun_ps,
     )
-    return shares_of([own], npus, rank)[0]
+    return shares_of([of_npu], npus, rank)[0]

@@ -353,9 +353,9 @@ def _spans_of(components: Components, run: RunRecord, busy: Sequence[Spans], cou
     bytes are not those that are sent, others may be busy with them.
     """
     dimensions = accounting_dimensions(components.graph, components.platform)
-    own = [place for place, logical in enumerate(dimensions) if logical.physical == number]
-    if sum(counted[place] for place in own) == run.payload[number]:
-        return [busy[place] for place in own]
+    places = [place for place, logical in enumerate(dimensions) if logical.physical == number]
+    if sum(counted[place] for place in places) == run.payload[number]:
+        return [busy[place] for place in places]
     return busy if sum(counted) == sum(run.payload) else ()
 
 
@@ -490,10 +490,10 @@ class LinkBandwidth(NamedTuple):
 
 def link_bandwidth(dimension: Dimension) -> LinkBandwidth:
     """The bandwidths that a topology lists, if its links are not too many. Two NPUs on a ring may have a link for either direction."""
-    uniform, own = uniform_links_of(dimension), _bandwidth(dimension)
+    uniform, bandwidth = uniform_links_of(dimension), _bandwidth(dimension)
     if uniform is not None:
         of_all = uniform.link_count() * uniform.width * dimension.link_bandwidth / dimension.size
-        return LinkBandwidth(own, max(of_all, own) if uniform.pattern == "ring" else of_all)
+        return LinkBandwidth(bandwidth, max(of_all, bandwidth) if uniform.pattern == "ring" else of_all)
     return _sums(dimension)
 
 

@@ -58,7 +58,7 @@ class Breakdown:
         If NPUs that were simulated have done more than MOST_OPERATIONS, those of links alone, unless `every` row is wanted.
         """
         links = {"links": self.link_loads(every)} if self.links else {}
-        if not every and sum(len(own.operations) for own in self.times) > MOST_OPERATIONS:
+        if not every and sum(len(times.operations) for times in self.times) > MOST_OPERATIONS:
             return links
         result = {
             "operations": self.operations(every),

@@ -266,10 +266,10 @@ class RunTimeline:
                 ends[number] = source, destination, kind.bytes, kind.tag, sends
         if not ends:
             return {}
-        own = [index for index, number in enumerate(rows.kind_of) if number in ends]
+        rows_with_ends = [index for index, number in enumerate(rows.kind_of) if number in ends]
         counts: dict[tuple[int, int, int, int, bool], int] = {}
         message_keys: dict[int, MessageKey] = {}
-        for index in sorted(own, key=lambda index: (record.end_ps[index], record.begin_ps[index], index)):
+        for index in sorted(rows_with_ends, key=lambda index: (record.end_ps[index], record.begin_ps[index], index)):
             key = ends[rows.kind_of[index]]
             place = counts.get(key, 0)
             counts[key] = place + 1

@@ -51,9 +51,9 @@ def comparison_table(labels: Sequence[str], shown: Sequence[Mapping[str, Figure]
     columns = [Column("run", "name")]
     cells: list[list[str]] = []
     for rank, name in enumerate(names):
-        own = [figures[name] for figures in each]
-        like = max(abs(figure.value) for figure in own)
-        unit = amount(0, own[0].unit, like, units)[1]
-        columns.append(Column(own[0].label if not unit else f"{own[0].label} ({unit})", rank=rank))
-        cells.append([amount(figure.value, figure.unit, like, units)[0] for figure in own])
+        values = [figures[name] for figures in each]
+        like = max(abs(figure.value) for figure in values)
+        unit = amount(0, values[0].unit, like, units)[1]
+        columns.append(Column(values[0].label if not unit else f"{values[0].label} ({unit})", rank=rank))
+        cells.append([amount(figure.value, figure.unit, like, units)[0] for figure in values])
     return Table(columns, [list(row) for row in zip(labels, *cells, strict=True)])

@@ -104,23 +104,23 @@ def shares_of(
     messages = _MessageShares(times, npus)
     known: dict[tuple[object, ...], NpuShares] = {}
     shares = []
-    for own in times[:1] if only_first else times:
-        arriving = messages.arriving_at(own)
-        moments = (packed(each, "q") for each in (own.ready_ps, own.ended_ps, own.sends, own.sent_ps))
-        key = id(own.operations), *moments, tuple(arriving.items())
+    for of_npu in times[:1] if only_first else times:
+        arriving = messages.arriving_at(of_npu)
+        moments = (packed(each, "q") for each in (of_npu.ready_ps, of_npu.ended_ps, of_npu.sends, of_npu.sent_ps))
+        key = id(of_npu.operations), *moments, tuple(arriving.items())
         if key not in known:
-            known[key] = _shares(own, _spans(own, arriving), rank_of)
-        shares.append(attrs.evolve(known[key], members=own.members))
+            known[key] = _shares(of_npu, _spans(of_npu, arriving), rank_of)
+        shares.append(attrs.evolve(known[key], members=of_npu.members))
     return shares
 
 
-def _spans(own: NpuTimes, arriving: Mapping[int, tuple[int, int]]) -> NpuSpans:
+def _spans(of_npu: NpuTimes, arriving: Mapping[int, tuple[int, int]]) -> NpuSpans:
     """The intervals of an NPU with their times, without those of zero length."""
-    npu_spans, rows = NpuSpans(), operation_rows(own.operations)
-    sent = dict(zip(own.sends, own.sent_ps, strict=True))
+    npu_spans, rows = NpuSpans(), operation_rows(of_npu.operations)
+    sent = dict(zip(of_npu.sends, of_npu.sent_ps, strict=True))
     times = repeat(-1) if rows.times is None else rows.times
     where = [_where(kind, npu_spans) for kind in rows.kinds]
-    for number, (kind, begin, end, time) in enumerate(zip(rows.kind_of, own.ready_ps, own.ended_ps, times, strict=False)):
+    for number, (kind, begin, end, time) in enumerate(zip(rows.kind_of, of_npu.ready_ps, of_npu.ended_ps, times, strict=False)):
         spans = where[kind]
         if spans is None:
             continue
@@ -148,9 +148,9 @@ def _where(operation: Operation, spans: NpuSpans) -> list[Span] | None:
     return None
 
 
-def _shares(own: NpuTimes, spans: NpuSpans, rank_of: Callable[[Operation], int]) -> NpuShares:
+def _shares(of_npu: NpuTimes, spans: NpuSpans, rank_of: Callable[[Operation], int]) -> NpuShares:
     """The same, added up over the instants between which nothing begins or ends."""
-    rows = operation_rows(own.operations)
+    rows = operation_rows(of_npu.operations)
     ranks = [rank_of(kind) for kind in rows.kinds]
     exposed_by: dict[int, int] = defaultdict(int)
     compute = communication = memory = before = 0
@@ -181,10 +181,10 @@ def _shares(own: NpuTimes, spans: NpuSpans, rank_of: Callable[[Operation], int])
                 heappush(under_way, (ranks[rows.kind_of[span[2]]], span[1], span[2]))
         else:
             accessing += change
-    finish, exposed = max(own.ended_ps, default=0), sum(exposed_by.values())
+    finish, exposed = max(of_npu.ended_ps, default=0), sum(exposed_by.values())
     return NpuShares(
-        members=own.members,
-        operations=own.operations,
+        members=of_npu.members,
+        operations=of_npu.operations,
         spans=spans,
         finish_ps=finish,
         compute_ps=compute,
@@ -201,25 +201,25 @@ class _MessageShares:
     def __init__(self, times: Sequence[NpuTimes], npus: int) -> None:
         self._npus = npus
         self._on_their_way: dict[tuple[int, int, int, int], list[tuple[int, int, int]]] = defaultdict(list)
-        for own in times:
-            kinds = operation_rows(own.operations)
-            for number, sent in zip(own.sends, own.sent_ps, strict=True):
+        for of_npu in times:
+            kinds = operation_rows(of_npu.operations)
+            for number, sent in zip(of_npu.sends, of_npu.sent_ps, strict=True):
                 kind = kinds.kinds[kinds.kind_of[number]]
                 assert isinstance(kind, Send)
-                meeting = own.npu, peer_of(kind, own.npu, npus), kind.tag, kind.bytes
-                self._on_their_way[meeting].append((own.ended_ps[number], sent, number))
+                meeting = of_npu.npu, peer_of(kind, of_npu.npu, npus), kind.tag, kind.bytes
+                self._on_their_way[meeting].append((of_npu.ended_ps[number], sent, number))
         for sends in self._on_their_way.values():
             sends.sort()
 
-    def arriving_at(self, own: NpuTimes) -> dict[int, tuple[int, int]]:
+    def arriving_at(self, of_npu: NpuTimes) -> dict[int, tuple[int, int]]:
         """From when to when the message of each receive of an NPU was on its way."""
         receives: dict[tuple[int, int, int, int], list[tuple[int, int]]] = defaultdict(list)
-        rows = operation_rows(own.operations)
+        rows = operation_rows(of_npu.operations)
         kinds = {number: kind for number, kind in enumerate(rows.kinds) if isinstance(kind, Receive)}
         for number, kind_number in enumerate(rows.kind_of) if kinds else ():
             if (kind := kinds.get(kind_number)) is not None:
-                meeting = peer_of(kind, own.npu, self._npus), own.npu, kind.tag, kind.bytes
-                receives[meeting].append((own.ready_ps[number], number))
+                meeting = peer_of(kind, of_npu.npu, self._npus), of_npu.npu, kind.tag, kind.bytes
+                receives[meeting].append((of_npu.ready_ps[number], number))
         return {
             number: (sent, arrived)
             for meeting, each in receives.items()

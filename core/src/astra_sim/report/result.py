@@ -325,8 +325,8 @@ class Result:
         import pickle
 
         names = [name for name in _names(Result) if not name.startswith("_")]
-        own = pickle.loads(pickle.dumps({name: getattr(self, name) for name in names}, pickle.HIGHEST_PROTOCOL))
-        return attrs.evolve(self, **own)
+        fields = pickle.loads(pickle.dumps({name: getattr(self, name) for name in names}, pickle.HIGHEST_PROTOCOL))
+        return attrs.evolve(self, **fields)
 
     def spooled(self, path: str) -> Result:
         """The same result in a file, which must stay: only its figures are in memory. Raises RunError."""
@@ -469,7 +469,7 @@ def _layers(graph: ExecutionGraph, run: RunRecord) -> list[LayerFigures]:
     if not graph.layers:
         return []
     sums = [{p: [0, 0, 0] for p in Pass} for _ in graph.layers]
-    own = run.rows.times
+    times = run.rows.times
     active = set(run.phases.records.task)  # collectives for which there was something to do
     for index, operation in enumerate(_operations(graph, run)):
         if not 0 <= operation.layer < len(sums) or not isinstance(operation, (Compute, Communicate, Wait)):
@@ -477,7 +477,7 @@ def _layers(graph: ExecutionGraph, run: RunRecord) -> list[LayerFigures]:
         entry = sums[operation.layer][operation.training_pass]
         spent = run.end_ps[index] - run.begin_ps[index]
         if isinstance(operation, Compute):
-            entry[0] += operation.duration_ps if own is None or own[index] < 0 else own[index]
+            entry[0] += operation.duration_ps if times is None or times[index] < 0 else times[index]
         elif isinstance(operation, Wait):
             arrived = max((run.end_ps[other] for other in operation.after), default=run.start_ps)
             ended = [run.end_ps[other] for other in operation.pending]
@@ -573,5 +573,5 @@ def _with_sends(graph: ExecutionGraph, run: RunRecord) -> PhaseStepRecords:
         nothing,
         nothing,
     )
-    own = (getattr(records, name) for name in PhaseStepRecord._fields)
-    return PhaseStepRecords(*(view(packed(column, "q") + each, "q") for column, each in zip(own, more, strict=True)))
+    columns = (getattr(records, name) for name in PhaseStepRecord._fields)
+    return PhaseStepRecords(*(view(packed(column, "q") + each, "q") for column, each in zip(columns, more, strict=True)))

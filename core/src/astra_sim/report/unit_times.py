@@ -54,34 +54,34 @@ _MEMORY = "memory_ns"
 
 def unit_times(times: Sequence[NpuTimes]) -> list[UnitTimes]:
     """The busy time of the units of all NPUs, from the moments of those that were simulated."""
-    return [_of_npu(own) for own in times]
+    return [_of_npu(of_npu) for of_npu in times]
 
 
 def operation_times(times: Sequence[NpuTimes]) -> list[OperationTimes]:
     """When all NPUs do their operations, from the moments of those that were simulated."""
     result = []
-    for own in times:
-        lasting = list(_lasting(own))
+    for of_npu in times:
+        lasting = list(_lasting(of_npu))
         places, begins, ends = [each[0] for each in lasting], [to_ns(each[2]) for each in lasting], [to_ns(each[3]) for each in lasting]
-        result.append(OperationTimes(tuple(own.members), places, begins, ends, operation_rows(own.operations).source))
+        result.append(OperationTimes(tuple(of_npu.members), places, begins, ends, operation_rows(of_npu.operations).source))
     return result
 
 
-def _of_npu(own: NpuTimes) -> UnitTimes:
+def _of_npu(of_npu: NpuTimes) -> UnitTimes:
     spans: dict[str, list[tuple[int, int]]] = {}
-    for _, field, begin, end in _lasting(own):
+    for _, field, begin, end in _lasting(of_npu):
         spans.setdefault(field, []).append((begin, end))
     busy = {field: to_ns(_covered(each)) for field, each in spans.items()}
-    return UnitTimes(tuple(own.members), to_ns(max(own.ended_ps, default=0)), **busy)
+    return UnitTimes(tuple(of_npu.members), to_ns(max(of_npu.ended_ps, default=0)), **busy)
 
 
-def _lasting(own: NpuTimes) -> Iterator[tuple[int, str, int, int]]:
+def _lasting(of_npu: NpuTimes) -> Iterator[tuple[int, str, int, int]]:
     """Of each operation that keeps a unit busy: its place, the field of the unit, and when it began and ended (picoseconds)."""
-    rows = operation_rows(own.operations)
+    rows = operation_rows(of_npu.operations)
     fields = [_field(kind) for kind in rows.kinds]
     durations = repeat(-1) if rows.times is None else rows.times
-    issued = _issued(own, rows) | dict(zip(own.sends, own.sent_ps, strict=True))
-    for number, (kind, begin, end, time) in enumerate(zip(rows.kind_of, own.ready_ps, own.ended_ps, durations, strict=False)):
+    issued = _issued(of_npu, rows) | dict(zip(of_npu.sends, of_npu.sent_ps, strict=True))
+    for number, (kind, begin, end, time) in enumerate(zip(rows.kind_of, of_npu.ready_ps, of_npu.ended_ps, durations, strict=False)):
         field, operation = fields[kind], rows.kinds[kind]
         if field is None:
             continue
@@ -92,16 +92,16 @@ def _lasting(own: NpuTimes) -> Iterator[tuple[int, str, int, int]]:
             yield number, field, issued.get(number, begin), end
 
 
-def _issued(own: NpuTimes, rows: Rows[Operation]) -> dict[int, int]:
+def _issued(of_npu: NpuTimes, rows: Rows[Operation]) -> dict[int, int]:
     """When operations that need a unit got it (picoseconds), by their places; they may have been ready earlier."""
     result: dict[int, int] = {}
-    for unit in {unit for unit in own.units if unit >= 0}:
-        places = [number for number, kind in enumerate(rows.kind_of) if own.units[kind] == unit]
-        places.sort(key=lambda number: (own.ended_ps[number], own.ready_ps[number]))
+    for unit in {unit for unit in of_npu.units if unit >= 0}:
+        places = [number for number, kind in enumerate(rows.kind_of) if of_npu.units[kind] == unit]
+        places.sort(key=lambda number: (of_npu.ended_ps[number], of_npu.ready_ps[number]))
         ended = 0
         for number in places:
-            result[number] = max(own.ready_ps[number], ended)
-            ended = own.ended_ps[number]
+            result[number] = max(of_npu.ready_ps[number], ended)
+            ended = of_npu.ended_ps[number]
     return result
 
 

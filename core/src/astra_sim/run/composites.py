@@ -80,12 +80,12 @@ class CompositeTimes:
     def _times(self, composite: Composite, before: ChainTimes | None) -> ChainTimes:
         """The times of a composite; those with the same columns and durations share them."""
         rows = operation_rows(composite.operations)
-        own = tuple(map(self._duration_ps, map(rows.kinds.__getitem__, numbers := tuple(dict.fromkeys(rows.kind_of)))))
+        durations = tuple(map(self._duration_ps, map(rows.kinds.__getitem__, numbers := tuple(dict.fromkeys(rows.kind_of)))))
         # Composites of several layers share the columns of their order and differ in their kinds: equal durations give equal times.
         where = None if before is None else (id(before.ends), before.first, before.stop, before.begin, before.end, before.last)
-        key = id(rows.kind_of), id(rows.after), numbers, own, composite.until, where
+        key = id(rows.kind_of), id(rows.after), numbers, durations, composite.until, where
         if key not in self._alike:
-            self._alike[key] = rows, self._computed_times(rows, dict(zip(numbers, own, strict=True)), composite.until, before)
+            self._alike[key] = rows, self._computed_times(rows, dict(zip(numbers, durations, strict=True)), composite.until, before)
         kinds = list[Operation]()
         if before is not None:
             kinds = before.kinds if len(before.kinds) == before.stop else before.kinds[: before.stop]
@@ -103,7 +103,9 @@ class CompositeTimes:
             last=one.last,
         )
 
-    def _computed_times(self, rows: Rows[Operation], own: Mapping[int, int], until: Sequence[int], before: ChainTimes | None) -> ChainTimes:
+    def _computed_times(
+        self, rows: Rows[Operation], durations: Mapping[int, int], until: Sequence[int], before: ChainTimes | None
+    ) -> ChainTimes:
         """The times of rows after those of another composite, of which the kinds are left out."""
         waits, begins, ends = list[Sequence[int]](), list[int](), list[int]()
         if before is not None:
@@ -116,7 +118,7 @@ class CompositeTimes:
             begin = max([ends[each] for each in after], default=0)
             waits.append(after)
             begins.append(begin)
-            ends.append(begin + own[kind])
+            ends.append(begin + durations[kind])
         begin = 0 if before is None else before.end
         last = max(until or range(first + len(rows)), key=ends.__getitem__, default=-1)
         if before is not None and last >= 0 and ends[last] < begin:
@@ -194,9 +196,9 @@ class Composites:
     def within(self, composite: Composite) -> tuple[int, list[tuple[Operation, int, int]]]:
         """The time of a composite, and its operations, each with its begin and end from that of the composite (picoseconds)."""
         times = self.times(composite)
-        own = slice(times.first, times.stop)
-        moments = ((each - times.begin for each in every) for every in (times.begins[own], times.ends[own]))
-        return times.ps, list(zip(times.kinds[own], *moments, strict=True))
+        operations = slice(times.first, times.stop)
+        moments = ((each - times.begin for each in every) for every in (times.begins[operations], times.ends[operations]))
+        return times.ps, list(zip(times.kinds[operations], *moments, strict=True))
 
     def expanded(self, rows: Rows[Operation]) -> ExpandedProgram:
         """A program with the operations of its composites; one without composites stays as it is."""
@@ -220,8 +222,8 @@ class Composites:
         for number, kind in enumerate(rows.kinds):
             if isinstance(kind, Composite) and counts[number]:
                 inner = operation_rows(kind.operations)
-                for own, often in Counter(inner.kind_of).items():
-                    if isinstance(operation := inner.kinds[own], Communicate):
+                for kind_number, often in Counter(inner.kind_of).items():
+                    if isinstance(operation := inner.kinds[kind_number], Communicate):
                         record, often = self.alone(operation), often * counts[number]
                         messages += often * record.messages
                         for dimension, size in enumerate(record.payload):
@@ -251,16 +253,16 @@ class _CompositePart:
         task, step, queued, started, finished, delay_sum, received = columns
         for place, operation in self.collectives:
             alone = runs.record(operation)
-            own, begin = alone.phases.records, self.begins[place] - alone.start_ps
+            steps, begin = alone.phases.records, self.begins[place] - alone.start_ps
             if id(alone) not in first:
                 first[id(alone)] = len(planned)
                 planned.extend(alone.phases.planned)
-            task.extend(repeat(place, len(own)))
-            step.extend(map(first[id(alone)].__add__, own.step))
-            for times, more in ((queued, own.queued_at), (started, own.started_at), (finished, own.ended_at)):
+            task.extend(repeat(place, len(steps)))
+            step.extend(map(first[id(alone)].__add__, steps.step))
+            for times, more in ((queued, steps.queued_at), (started, steps.started_at), (finished, steps.ended_at)):
                 times.extend(map(begin.__add__, more))
-            delay_sum.extend(own.delay_sum)
-            received.extend(own.received)
+            delay_sum.extend(steps.delay_sum)
+            received.extend(steps.received)
         return PhaseStepRecords(*(array("q", each) for each in columns))
 
 
@@ -310,8 +312,8 @@ class ExpandedProgram:
     def _rows(self, kinds: Sequence[Operation]) -> Rows[Operation]:
         """The rows of the program with one row for each composite below them."""
         program, count = self._program, len(self._program)
-        own = [part.kinds.tobytes() for part in self._parts]
-        kind_of = view(b"".join([packed(program.kind_of, "I"), *map(own.__getitem__, self._numbers)]), "I")
+        kinds_of_part = [part.kinds.tobytes() for part in self._parts]
+        kind_of = view(b"".join([packed(program.kind_of, "I"), *map(kinds_of_part.__getitem__, self._numbers)]), "I")
         more = len(kind_of) - count
         waits = len(program.after.rows)
         after = Dependencies(column(chain(program.after.end, repeat(waits, more)), "Q"), program.after.rows)
@@ -356,6 +358,6 @@ class ExpandedProgram:
         return PhaseStepRecords(*columns), everything
 
 
-def _continued(engine: EngineType, own: Sequence[int], parts: Sequence[Sequence[int]], numbers: Column, offsets: Column) -> Column:
+def _continued(engine: EngineType, values: Sequence[int], parts: Sequence[Sequence[int]], numbers: Column, offsets: Column) -> Column:
     """A column, and after it parts of others in the order of `numbers`, each with an offset added to its members."""
-    return view(packed(own, "q") + engine.repeated([packed(part, "q") for part in parts], numbers, offsets), "q")
+    return view(packed(values, "q") + engine.repeated([packed(part, "q") for part in parts], numbers, offsets), "q")

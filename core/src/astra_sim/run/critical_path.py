@@ -369,8 +369,8 @@ class _Parts:
             case LinkKind.TASK:
                 return _spent(self._task(link, place.operation))
             case LinkKind.OVERHEAD:
-                own = self._inputs.overhead_ps(link.bytes, link.npu == link.to)
-                return _spent(self._after_processor(ps, own, SegmentKind.OVERHEAD))
+                overhead_ps = self._inputs.overhead_ps(link.bytes, link.npu == link.to)
+                return _spent(self._after_processor(ps, overhead_ps, SegmentKind.OVERHEAD))
             case LinkKind.STEP if ps and phase is not None:
                 return self._timed_pieces(phase)
         return _spent([_PathPiece(SegmentKind.IDLE, ps)])
@@ -382,14 +382,14 @@ class _Parts:
             if phase is None:
                 self._places[key] = SegmentOrigin(program, task, operation)
             else:
-                own = phase.plan.endpoint_ps is not None
-                self._places[key] = SegmentOrigin(program, task, operation, phase.chunk, phase.phase, phase.plan.logical, own)
+                has_endpoint_ps = phase.plan.endpoint_ps is not None
+                self._places[key] = SegmentOrigin(program, task, operation, phase.chunk, phase.phase, phase.plan.logical, has_endpoint_ps)
         return self._places[key]
 
-    def _after_processor(self, ps: int, own: int, kind: SegmentKind) -> list[_PathPiece]:
+    def _after_processor(self, ps: int, handled_ps: int, kind: SegmentKind) -> list[_PathPiece]:
         """The event after the wait for a processor, which depends on more than past events."""
-        self.waited |= ps > own
-        return [_PathPiece(SegmentKind.PROCESSOR, ps - own), _PathPiece(kind, own)]
+        self.waited |= ps > handled_ps
+        return [_PathPiece(SegmentKind.PROCESSOR, ps - handled_ps), _PathPiece(kind, handled_ps)]
 
     def _task(self, link: PathEdge, operation: Operation | None) -> list[_PathPiece]:
         """The parts of an operation's own time.

@@ -59,7 +59,7 @@ class NpuDurations:
         """The program of an NPU with the times that its operations have taken there."""
         rows, result = self._durations[npu]
         stated = repeat(-1, len(rows)) if rows.times is None else rows.times
-        times = column((own if own >= 0 else time for own, time in zip(result, stated, strict=True)), "q")
+        times = column((asked if asked >= 0 else time for asked, time in zip(result, stated, strict=True)), "q")
 
         def make(kind: Operation, row: int, after: tuple[int, ...]) -> Operation:
             operation = rows.make(kind, row, after)

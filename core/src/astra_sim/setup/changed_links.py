@@ -128,12 +128,12 @@ def with_changed_links(
         bandwidth, latency = factors.get((link.source, link.target), (1.0, 1.0))
         if not bandwidth or link.source in down or link.target in down:
             continue
-        own = link.latency_ns * latency
+        changed_ns = link.latency_ns * latency
         if not same_switches and fabric.is_switch(link.source):
-            own += fabric.switch_latency_ns[link.source - fabric.npus]
+            changed_ns += fabric.switch_latency_ns[link.source - fabric.npus]
         if not same_nics:
-            own += link.nic_latency_ns * sum(not fabric.is_switch(node) for node in (link.source, link.target))
-        listed.append(link._replace(bandwidth=link.bandwidth * bandwidth, latency_ns=own))
+            changed_ns += link.nic_latency_ns * sum(not fabric.is_switch(node) for node in (link.source, link.target))
+        listed.append(link._replace(bandwidth=link.bandwidth * bandwidth, latency_ns=changed_ns))
     first = wired.dimensions[0]
     base = first.topology if len(wired.dimensions) == 1 else None
     physical = Dimension(

@@ -309,8 +309,8 @@ class _Maker:
         if beside is None or provider is None or beside.get("plugin") != provider.name:
             return
         where = self.experiment.where("network")
-        own, of_file = ({key: value for key, value in options.items() if key != "plugin"} for options in (table, {**beside, **table}))
-        chosen, meant = options_of(provider, own, where), options_of(provider, of_file, where)
+        of_table, of_file = ({key: value for key, value in options.items() if key != "plugin"} for options in (table, {**beside, **table}))
+        chosen, meant = options_of(provider, of_table, where), options_of(provider, of_file, where)
         others = [f"network.{key}={of_file[key]}" for key in of_file if getattr(chosen, key) != getattr(meant, key)]
         if others:
             warn(

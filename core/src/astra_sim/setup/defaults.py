@@ -15,9 +15,9 @@ def with_defaults(table: Mapping[str, Any], defaults: Mapping[str, Any]) -> Tabl
     """A table with the defaults that it does not give itself, in tables within it, too."""
     result = dict(table)
     for key, value in defaults.items():
-        own = result.get(key)
-        if isinstance(value, Mapping) and isinstance(own, Mapping):
-            result[key] = with_defaults(own, value)
+        existing = result.get(key)
+        if isinstance(value, Mapping) and isinstance(existing, Mapping):
+            result[key] = with_defaults(existing, value)
         elif key not in result:
             result[key] = dict(value) if isinstance(value, Mapping) else value
     return result
@@ -27,9 +27,9 @@ def without(defaults: Mapping[str, Any], overrides: Mapping[str, Any]) -> Table:
     """The defaults whose keys are not given."""
     left: Table = {}
     for key, value in defaults.items():
-        own = overrides.get(key)
-        if isinstance(value, Mapping) and isinstance(own, Mapping):
-            if inner := without(value, own):
+        override = overrides.get(key)
+        if isinstance(value, Mapping) and isinstance(override, Mapping):
+            if inner := without(value, override):
                 left[key] = inner
         elif key not in overrides:
             left[key] = value

@@ -30,12 +30,12 @@ def mismatches(platform: Platform, compute: Compute, network: Network, graph: Ex
 def _of_devices(platform: Platform, compute: Compute, network: Network) -> Iterator[Mismatch]:
     if not platform.device:
         return
-    own = platform.name or "the platform"
+    name = platform.name or "the platform"
     for section, device, what in (("compute", compute.device, "kernels"), ("network", network.device, "collectives")):
         if isinstance(device, str) and device and device_family(device) != device_family(platform.device):
             remedy = f"leave out {section}.device, or name the platform's own (platform.device)"
             yield Mismatch(
-                ("platform", section), f"{what} are those of device {device}, and the device of {own} is {platform.device}: {remedy}"
+                ("platform", section), f"{what} are those of device {device}, and the device of {name} is {platform.device}: {remedy}"
             )
 
 

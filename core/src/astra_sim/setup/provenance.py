@@ -115,15 +115,15 @@ def _as_given(table: Mapping[str, Any], overrides: Mapping[str, Any], taken: Map
     """The table of a workload without the options from the compute model, and with all options given in place of offered ones."""
     result = {key: value for key, value in table.items() if key not in taken or isinstance(taken[key], Mapping)}
     for key, value in offered.items():
-        own = overrides.get(key)
+        override = overrides.get(key)
         if isinstance(value, Mapping):
-            inner = _as_given(result.get(key, {}), own if isinstance(own, Mapping) else {}, taken.get(key, {}), value)
-            if inner or isinstance(own, Mapping):
+            inner = _as_given(result.get(key, {}), override if isinstance(override, Mapping) else {}, taken.get(key, {}), value)
+            if inner or isinstance(override, Mapping):
                 result[key] = inner
             else:
                 result.pop(key, None)
         elif key in overrides and key not in result:
-            result[key] = _untyped(own) if isinstance(own, Typed) else own
+            result[key] = _untyped(override) if isinstance(override, Typed) else override
     return result
 
 

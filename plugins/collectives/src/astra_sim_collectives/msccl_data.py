@@ -47,9 +47,9 @@ class Buffers:
     _held: dict[tuple[int, BufferPlace], BufferValue] = attrs.field(factory=dict)
 
     def __attrs_post_init__(self) -> None:
-        own = self._share if self.collective is Collective.ALL_GATHER else self.chunks
+        chunks = self._share if self.collective is Collective.ALL_GATHER else self.chunks
         for rank in range(self.ranks):
-            for offset in range(own):
+            for offset in range(chunks):
                 self.write(rank, BufferPlace("i", offset), BufferValue(self._name(rank, offset), _BASE**rank))
 
     @property

@@ -194,8 +194,8 @@ class _GpuReader:
             for peer in reader.numbers(channel, "connected_to", where, ranks - 1):
                 if peer == rank:
                     raise reader.error(where, f"connected_to has {peer}, which is the gpu itself; expected others")
-                own = self._channels[kind]
-                own.append(ChannelEnd(peer, kind, sum(end.peer == peer for end in own)))
+                channels = self._channels[kind]
+                channels.append(ChannelEnd(peer, kind, sum(end.peer == peer for end in channels)))
         self._remote = [
             (reader.number(buffer, "rank", where, 0, ranks - 1), reader.word(buffer, "type", where, ("i", "o", "s")))
             for buffer, where in reader.tables(table, "remote_buffers", self._where)
@@ -218,8 +218,8 @@ class _GpuReader:
             remote: dict[str, list[tuple[int, str]]] = {kind: [] for kind in _CHANNEL_TYPES}
             for reference, place in self._reader.tables(block, "remote_buffer_refs", where):
                 kind = self._reader.word(reference, "access_channel_type", place, _CHANNEL_TYPES)
-                own = self._reader.numbers(reference, "remote_buffer_ids", place, len(self._remote) - 1)
-                remote[kind] += (self._remote[each] for each in own)
+                buffers = self._reader.numbers(reference, "remote_buffer_ids", place, len(self._remote) - 1)
+                remote[kind] += (self._remote[each] for each in buffers)
             ops = self._reader.tables(block, "ops", where)
             result.append([self._operation(op, place, channels, remote) for op, place in ops])
         return result
@@ -274,8 +274,8 @@ class _GpuReader:
         if kind != "s" and first + count > self._chunks:
             right = f"buffer {kind} has {self._chunks // self._parts}"
             raise reader.error(where, f"index and size are {first // self._parts} and {count // self._parts} chunks; {right}")
-        own = count // parts
-        return BufferSpan(rank, kind, first + part * own, own)
+        length = count // parts
+        return BufferSpan(rank, kind, first + part * length, length)
 
     def _check(self, op: Operation) -> None:
         """Raise InputError if an operation lacks a field it needs."""

@@ -90,7 +90,7 @@ def simulate(log: Log, arguments: Mapping[str, Any]) -> astra_sim.Result:
         log.say("system::topology::RingTopology", ring)
     wanted = Wanted.of(table)
     operators = operators_of(result) if wanted.anything else {}
-    lines = [line for npu, own in operators.items() for line in issues(npu, own)] if wanted.issues else []
+    lines = [line for npu, of_npu in operators.items() for line in issues(npu, of_npu)] if wanted.issues else []
     lines.sort(key=lambda line: line[:2])
     noted = 0
     for npu, times in _by_finish(result):

@@ -74,10 +74,10 @@ class SharedTables:
         with tempfile.TemporaryDirectory() as folder, self._locked(), FileSet() as files:
             astra_sim.write_reports(result, folder, reports=("astra1",), series="all")
             for name in self._names:
-                own = (Path(folder) / name).read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+                part = (Path(folder) / name).read_text(encoding="utf-8", errors="surrogateescape").splitlines()
                 target = self._path + name
                 before = read_text(target, is_input=False).splitlines() if os.path.exists(target) else []
-                lines = filled(name, before, own, row, total)
+                lines = filled(name, before, part, row, total)
                 files.write(target, (f"{line}\n" for line in lines), errors="surrogateescape")
             (used,) = Path(folder).glob(f"*{_UTILISATION}")
             files.write(self._path + result.run_name.replace("/", "_") + _UTILISATION, [used.read_text(encoding="utf-8")])
@@ -98,10 +98,10 @@ class SharedTables:
             os.close(folder)
 
 
-def filled(name: str, before: Lines, own: Lines, row: int, total: int) -> Lines:
+def filled(name: str, before: Lines, part: Lines, row: int, total: int) -> Lines:
     """The lines of a file with those of a run in their place: of `total` runs the `row`-th, whose own file has the lines `own`."""
     place, least, below = _PLACES[name]
-    heading, *rows = own
+    heading, *rows = part
     each = least or len(rows) - below
     empty = "," * (len(next(csv_rows(heading, name))[1]) - 1)
     lines = before + [empty] * (1 + each * total + below - len(before))

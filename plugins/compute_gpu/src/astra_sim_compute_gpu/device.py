@@ -107,8 +107,8 @@ class InferenceFits:
     def product(self, kind: str, element_type: str, block_scaled: bool) -> ServedProductFit | None:
         """The numbers of a kind of products (`gemm`, `grouped_gemm`) of a type; None if there are none."""
         fits: Mapping[str, ServedProductFit] = getattr(self, kind)
-        own = fits.get(f"{element_type}_block") if block_scaled else None
-        return own or fits.get(element_type)
+        fit = fits.get(f"{element_type}_block") if block_scaled else None
+        return fit or fits.get(element_type)
 
 
 @attrs.frozen
@@ -213,10 +213,10 @@ def _read_table(name: str, before: tuple[str, ...]) -> tuple[dict[str, Any], str
     return {**merged, **({"based_on": root} if root else {})}, where
 
 
-def _over(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+def _over(base: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
     """A table whose values take the place of those of another, in tables within it, too."""
     result = dict(base)
-    for key, value in own.items():
+    for key, value in overrides.items():
         there = base.get(key)
         result[key] = _over(there, value) if isinstance(value, Mapping) and isinstance(there, Mapping) else value
     return result
@@ -271,8 +271,8 @@ def _inference_of(fits: InferenceFits | None, where: str) -> InferenceFits | Non
         return None
     known = [*ELEMENT_BYTES, "fp8_block"]
     for kind, table in (("gemm", fits.gemm), ("grouped_gemm", fits.grouped_gemm)):
-        for element_type, own in table.items():
+        for element_type, fit in table.items():
             if element_type not in known:
                 raise InputError(f"{where}: {kind} has {element_type!r}; known: {', '.join(known)}")
-            table[element_type] = structure(ServedProductFit, own, f"{where}: {kind}: {element_type}")
+            table[element_type] = structure(ServedProductFit, fit, f"{where}: {kind}: {element_type}")
     return fits

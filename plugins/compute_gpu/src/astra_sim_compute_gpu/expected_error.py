@@ -103,18 +103,18 @@ def residuals(stack: str) -> Sequence[Residual]:
     head, *lines = (resources.files(__package__) / FILE).read_text(encoding="utf-8").splitlines()
     result = []
     for row in csv.DictReader([head, *(line for line in lines if line.startswith(f"{stack},"))]):
-        own = configuration_of(row["device"], int(row["npus"]), row)
-        result.append(Residual(row["stack"], row["half"], row["software"], row["name"], own, float(row["error"])))
+        configuration = configuration_of(row["device"], int(row["npus"]), row)
+        result.append(Residual(row["stack"], row["half"], row["software"], row["name"], configuration, float(row["error"])))
     return result
 
 
-def expected_error(stack: str, own: RunConfiguration, rows: Sequence[Residual] | None = None) -> ExpectedError | None:
+def expected_error(stack: str, configuration: RunConfiguration, rows: Sequence[Residual] | None = None) -> ExpectedError | None:
     """The expected error of a configuration with a stack, by these rows (all of the stack); None: there are none."""
     rows = residuals(stack) if rows is None else rows
     judged = [row for row in rows if row.half != FIT]
     if not judged:
         return None
-    weights = [math.exp(-own.distance2(row.configuration) / 2) + FLOOR for row in judged]
+    weights = [math.exp(-configuration.distance2(row.configuration) / 2) + FLOOR for row in judged]
     near = sum(weights) - FLOOR * len(weights)
     order = sorted(range(len(judged)), key=lambda place: abs(judged[place].error))
     reached, goal, within = 0.0, SHARE * sum(weights), abs(judged[order[-1]].error)
@@ -125,18 +125,18 @@ def expected_error(stack: str, own: RunConfiguration, rows: Sequence[Residual] |
             break
     nearest = sorted(range(len(judged)), key=lambda place: -weights[place])
     names = dict.fromkeys(judged[place].name for place in nearest)
-    return ExpectedError(within, SHARE, len(judged), near, tuple(names)[:_NAMED], _outside(own, rows))
+    return ExpectedError(within, SHARE, len(judged), near, tuple(names)[:_NAMED], _outside(configuration, rows))
 
 
-def _outside(own: RunConfiguration, rows: Sequence[Residual]) -> tuple[str, ...]:
+def _outside(configuration: RunConfiguration, rows: Sequence[Residual]) -> tuple[str, ...]:
     """The parts of a configuration that were never measured: numbers beyond those of all rows, properties that no row has."""
     result = []
     for place, (words, _) in enumerate(DOUBLINGS.values()):
         known = [row.configuration.numbers[place] for row in rows]
-        if not min(known) - _SLACK <= own.numbers[place] <= max(known) + _SLACK:
+        if not min(known) - _SLACK <= configuration.numbers[place] <= max(known) + _SLACK:
             result.append(words)
     for place, (words, _) in enumerate(DIFFERENCES.values()):
-        if all(row.configuration.properties[place] != own.properties[place] for row in rows):
+        if all(row.configuration.properties[place] != configuration.properties[place] for row in rows):
             result.append(words)
     return tuple(result)
 

@@ -74,8 +74,8 @@ class Roofline(Compute):
 
     def _peak_of(self, work: Work) -> float:
         """The peak rate for the element type of the work's shape, in 10^12 operations/s."""
-        own = None if work.shape is None else work.shape.element_type
-        return self._tera_ops_per_s if own is None else _peak(self._options, own)
+        element_type = None if work.shape is None else work.shape.element_type
+        return self._tera_ops_per_s if element_type is None else _peak(self._options, element_type)
 
     def _astra2(self, work: Work, operations: float, size: float, ops_per_s: float, bytes_per_s: float) -> int:
         """The time by the operational intensity, as ASTRA-sim 2.x calculates it."""

@@ -19,12 +19,12 @@ def columns_of(
     Raises InputError for a column that is unknown, missing or there twice, which a heading that is a layer has.
     """
     names = {**needed, **(optional or {})}
-    own = {_plain(each): name for name, others in names.items() for each in (name, *others)}
+    name_of = {_plain(each): name for name, others in names.items() for each in (name, *others)}
     columns: dict[str, int] = {}
     for place, cell in enumerate(heading):
         if not cell:
             continue
-        name = own.get(_plain(cell))
+        name = name_of.get(_plain(cell))
         if name is None:
             raise InputError(f"{where}: unknown column {cell!r:.80}; {suggestion(cell, names)}; expected a heading in the first line")
         if name in columns:
@@ -38,8 +38,8 @@ def columns_of(
 
 def is_known(heading: Sequence[str], names: Mapping[str, Sequence[str]]) -> bool:
     """Whether a heading has one of some columns."""
-    own = {_plain(each) for name, others in names.items() for each in (name, *others)}
-    return any(_plain(cell) in own for cell in heading)
+    known = {_plain(each) for name, others in names.items() for each in (name, *others)}
+    return any(_plain(cell) in known for cell in heading)
 
 
 def row_of(columns: Columns, cells: Sequence[str], where: str) -> dict[str, str]:

@@ -97,22 +97,22 @@ def _unmet(distribution: str, installed: Mapping[str, str]) -> Iterator[str]:
 
 def _meets(version: str, bound: str) -> bool:
     """Whether a version meets a bound such as >=1.2, by its first three numbers."""
-    own, wanted, count = _numbers(version), _numbers(bound), len(re.findall(r"\d+", bound))
+    installed, wanted, count = _numbers(version), _numbers(bound), len(re.findall(r"\d+", bound))
     match re.match(r"[<>=!~]*", bound)[0]:  # type: ignore[index]
         case ">=":
-            return own >= wanted
+            return installed >= wanted
         case ">":
-            return own > wanted
+            return installed > wanted
         case "<=":
-            return own <= wanted
+            return installed <= wanted
         case "<":
-            return own < wanted
+            return installed < wanted
         case "==" | "===":
-            return own[:count] == wanted[:count] if bound.endswith("*") else own == wanted
+            return installed[:count] == wanted[:count] if bound.endswith("*") else installed == wanted
         case "!=":
-            return own[:count] != wanted[:count] if bound.endswith("*") else own != wanted
+            return installed[:count] != wanted[:count] if bound.endswith("*") else installed != wanted
         case "~=":
-            return own >= wanted and own[: count - 1] == wanted[: count - 1]
+            return installed >= wanted and installed[: count - 1] == wanted[: count - 1]
     return True
 
 

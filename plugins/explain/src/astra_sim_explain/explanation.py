@@ -344,10 +344,10 @@ def _durations(operations: Sequence[Operation], units: tuple[Unit, ...] = (Unit.
     rows = operation_rows(operations)
     chains = CompositeTimes(lambda collective: 0)
     computes = [isinstance(kind, Compute) and not kind.idle and kind.unit in units for kind in rows.kinds]
-    own = [kind.duration_ps if isinstance(kind, Compute) and counts else 0 for kind, counts in zip(rows.kinds, computes, strict=True)]
+    durations = [kind.duration_ps if isinstance(kind, Compute) and counts else 0 for kind, counts in zip(rows.kinds, computes, strict=True)]
     for number, kind in enumerate(rows.kinds):
         if isinstance(kind, Composite):
-            own[number] = chains.of(kind).ps if longest else sum(_durations(kind.operations, units))
+            durations[number] = chains.of(kind).ps if longest else sum(_durations(kind.operations, units))
     if rows.times is None:
-        return [own[kind] for kind in rows.kind_of]
-    return [own[kind] if time < 0 or not computes[kind] else time for kind, time in zip(rows.kind_of, rows.times, strict=True)]
+        return [durations[kind] for kind in rows.kind_of]
+    return [durations[kind] if time < 0 or not computes[kind] else time for kind, time in zip(rows.kind_of, rows.times, strict=True)]

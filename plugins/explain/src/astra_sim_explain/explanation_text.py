@@ -204,18 +204,18 @@ def _sensitivities(explanation: PathExplanation, screen: Screen) -> Table:
     """Describe the effect of 1 % more of each parameter; of the layers the most sensitive ones."""
     unit = screen.time_unit(max((abs(each.derivative_ns) for each in explanation.sensitivities), default=0) / 100)
     has_ranges = any(each.range is not None for each in explanation.sensitivities)
-    own: list[list[str]] = []
+    rows: list[list[str]] = []
     of_layers: list[list[str]] = []
     for each in explanation.sensitivities:
         where = "-" if each.dimension is None else str(each.dimension)
         name = each.parameter if each.layer is None else f"compute of {each.layer}"
         row = [name, where, f"{each.percent:+.4f}", unit.number(each.derivative_ns / 100), each.method, *_range(each, has_ranges)]
-        (own if each.layer is None else of_layers).append(row)
+        (rows if each.layer is None else of_layers).append(row)
     columns = [Column("of", "name"), Column("dimension", "word"), Column("time (%)"), Column(f"time ({unit.name})", rank=2)]
     columns += [Column("found by", "word", 3), *([Column("holds from", "word", 1)] if has_ranges else [])]
     return Table(
         columns,
-        own + (of_layers if screen.every else of_layers[:SHOWN]),
+        rows + (of_layers if screen.every else of_layers[:SHOWN]),
         "Effect of 1 % more",
         f"... and {len(of_layers) - SHOWN} more (--all)" if len(of_layers) > SHOWN and not screen.every else "",
         indent=2,

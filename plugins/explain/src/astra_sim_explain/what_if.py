@@ -112,17 +112,17 @@ def scaled_platform(platform: Platform, dimension: int, bandwidth: float, latenc
 
     None if its topology has links of its own and does not tell how they scale, or which of them are those of a logical dimension.
     """
-    own = platform.dimensions[dimension]
-    topology = own.topology.scaled(bandwidth, latency)
+    dimension_links = platform.dimensions[dimension]
+    topology = dimension_links.topology.scaled(bandwidth, latency)
     if topology is None:
         return None
     changed = attrs.evolve(
-        own,
+        dimension_links,
         topology=topology,
-        link_bandwidth=own.link_bandwidth * bandwidth,
-        link_latency_ns=own.link_latency_ns * latency,
-        nic_latency_ns=own.nic_latency_ns * latency,
-        router_latency_ns=own.router_latency_ns * latency,
+        link_bandwidth=dimension_links.link_bandwidth * bandwidth,
+        link_latency_ns=dimension_links.link_latency_ns * latency,
+        nic_latency_ns=dimension_links.nic_latency_ns * latency,
+        router_latency_ns=dimension_links.router_latency_ns * latency,
     )
     dimensions = (*platform.dimensions[:dimension], changed, *platform.dimensions[dimension + 1 :])
     physical = scaled_in(platform.physical, dimension, bandwidth, latency)
@@ -147,9 +147,9 @@ def _scaled(operations: Sequence[Operation], factor: float, graph: ExecutionGrap
 
     def changed_within(composite: Composite) -> Composite:
         if id(composite) not in composites:
-            own = _scaled(composite.operations, factor, graph, layer)
+            scaled = _scaled(composite.operations, factor, graph, layer)
             previous = None if composite.previous is None else changed_within(composite.previous)
-            composites[id(composite)] = attrs.evolve(composite, operations=own, previous=previous)
+            composites[id(composite)] = attrs.evolve(composite, operations=scaled, previous=previous)
         return composites[id(composite)]
 
     if not isinstance(operations, Rows):

@@ -94,8 +94,8 @@ def _row(operation: Collective, ranks: int, size: int, microseconds: float) -> C
 
 
 def _microseconds(components: Components, operation: Collective, ranks: int, size: int, progress: Progress | None) -> float:
-    own = -(-size // ranks) if operation is Collective.ALL_GATHER else size
-    graph = graph_of(components.platform, operation, ranks, own)
+    bytes_of_rank = -(-size // ranks) if operation is Collective.ALL_GATHER else size
+    graph = graph_of(components.platform, operation, ranks, bytes_of_rank)
     result = run_components(attrs.evolve(components, graph=graph), f"{operation} of {size} bytes", time.perf_counter(), progress)
     return result.finish_ns / 1e3
 
@@ -181,10 +181,13 @@ def _print(operation: Collective, ranks: int, rows: Sequence[CollectiveRow], mea
         columns += [Column("measured\n(us)"), Column("error\n(%)")]
     cells = []
     for row in rows:
-        own = [str(row.bytes), f"{row.microseconds:.2f}", f"{row.algbw_gb_per_s:.2f}", f"{row.busbw_gb_per_s:.2f}"]
+        values = [str(row.bytes), f"{row.microseconds:.2f}", f"{row.algbw_gb_per_s:.2f}", f"{row.busbw_gb_per_s:.2f}"]
         if compared:
-            own += ["-" if row.measured_us is None else f"{row.measured_us:.2f}", "-" if row.error is None else f"{100 * row.error:+.1f}"]
-        cells.append(own)
+            values += [
+                "-" if row.measured_us is None else f"{row.measured_us:.2f}",
+                "-" if row.error is None else f"{100 * row.error:+.1f}",
+            ]
+        cells.append(values)
     screen.table(Table(columns, cells, f"# {operation} on {ranks} ranks, simulated"))
     if rows:
         screen.text(f"# Avg bus bandwidth    : {sum(row.busbw_gb_per_s for row in rows) / len(rows):.4g}")

@@ -117,9 +117,9 @@ class _FlowRun:
 
     def times(self, place: int, figures: Mapping[int, MessageFigures]) -> FlowTimes:
         """The times of a flow."""
-        own = figures.get(place)
-        if own is not None:
-            return FlowTimes(own.started, own.received, own.ended, own)
+        times = figures.get(place)
+        if times is not None:
+            return FlowTimes(times.started, times.received, times.ended, times)
         return FlowTimes(self._sent[place], self._received[place], self._ended[place], None)
 
     def _start(self, place: int, time: int) -> None:

@@ -282,10 +282,10 @@ class JobFile:
         """The system layers of jobs as one. Raises InputError if they do not fit together."""
         systems = []
         for job in jobs:
-            own = experiment.copied()
+            experiment_of_job = experiment.copied()
             if job.options.system is not None:
-                own.use("system", job.options.system, self._plugins, os.path.dirname(self.file), f"{job.where}: system")
-            systems.append(build(own, self._plugins).system)
+                experiment_of_job.use("system", job.options.system, self._plugins, os.path.dirname(self.file), f"{job.where}: system")
+            systems.append(build(experiment_of_job, self._plugins).system)
         graphs = [self._graphs[job.options.name] for job in jobs]
         return JobsSystem(systems, SystemChoice.of(graphs, range(len(jobs)), self.platform), self.file)
 

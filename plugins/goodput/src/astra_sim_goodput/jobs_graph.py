@@ -49,10 +49,10 @@ def merged(jobs: Sequence[JobGraph], platform: Platform) -> ExecutionGraph:
     dimensions = list(platform.logical_dimensions())  # collectives of named NPUs involve all of these
     layers: list[str] = []
     for job in jobs:
-        own = _JobsWriter(job, len(dimensions), len(layers), block_sizes(platform, job.ranks) is not None, len(platform.dimensions))
-        programs += own.programs()
-        if own.keeps_dimensions:
-            dimensions += own.dimensions()
+        writer = _JobsWriter(job, len(dimensions), len(layers), block_sizes(platform, job.ranks) is not None, len(platform.dimensions))
+        programs += writer.programs()
+        if writer.keeps_dimensions:
+            dimensions += writer.dimensions()
         layers += [f"{job.name}/{layer}" for layer in job.graph.layers]
     busy = {npu for program in programs for npu in program.npus}
     idle = tuple(npu for npu in range(platform.npus) if npu not in busy)
@@ -76,16 +76,16 @@ def ends_of_passes_by_job(graph: ExecutionGraph, times: Sequence[Any], ranks: Ma
         numbers = [kind.iteration if hasattr(kind, "iteration") else 0 for kind in rows.kinds]
         own_iterations = [numbers[kind] for kind in rows.kind_of]
         iterations |= dict.fromkeys(program.npus, own_iterations)
-    job_of = {npu: name for name, own in ranks.items() for npu in own}
+    job_of = {npu: name for name, npus in ranks.items() for npu in npus}
     ends: dict[str, dict[int, float]] = {name: {} for name in ranks}
     for each in times:
         for npu in each.npus:
             if npu in job_of:
-                own = ends[job_of[npu]]
+                npus = ends[job_of[npu]]
                 for place, end in zip(each.operations, each.end_ns, strict=True):
                     number = iterations[npu][place]
-                    own[number] = max(own.get(number, 0.0), end)
-    return {name: [own[number] for number in sorted(own)] for name, own in ends.items()}
+                    npus[number] = max(npus.get(number, 0.0), end)
+    return {name: [npus[number] for number in sorted(npus)] for name, npus in ends.items()}
 
 
 class _JobsWriter:
@@ -177,5 +177,5 @@ class _JobsWriter:
             return {"group": tuple(ranks[each] for each in operation.group)}
         if self.keeps_dimensions:
             return {"dimensions": tuple(number + self._first_dimension for number in numbers)}
-        own = product_dimension([self.job.graph.dimensions[number] for number in numbers])
-        return {"group": tuple(ranks[each] for each in own.group(rank)), "dimensions": self._of_platform}
+        dimension = product_dimension([self.job.graph.dimensions[number] for number in numbers])
+        return {"group": tuple(ranks[each] for each in dimension.group(rank)), "dimensions": self._of_platform}

@@ -226,14 +226,14 @@ def variation(options: VariationOptions, platform: Platform) -> Variation:
 
     def duration_ps(started: Started) -> int:
         rank = started.npu
-        own = of_rank.get(rank)
-        if own is None:
+        noise = of_rank.get(rank)
+        if noise is None:
             varies = rank not in steady
-            own = of_rank[rank] = (
+            noise = of_rank[rank] = (
                 [each.of_rank(rank) for each in factors if varies and rank in each.ranks],
                 [each for each in pauses if varies and rank in each.ranks],
             )
-        draws, pausing = own
+        draws, pausing = noise
         product = 1.0
         for draw in draws:
             product *= draw(started)

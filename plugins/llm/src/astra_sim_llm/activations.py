@@ -41,13 +41,13 @@ def block_activations(setup: TrainingSetup, kind: BlockKind) -> BlockActivations
     projection_inputs = (
         8 * model.hidden if kind == "prediction" else 0
     )  # inputs of two norms, and their outputs, the inputs of the joining product
-    own = share((2 * HALF * model.hidden + masks + projection_inputs) * setup.tokens, _sequence_share(setup))
+    kept_bytes = share((2 * HALF * model.hidden + masks + projection_inputs) * setup.tokens, _sequence_share(setup))
     scores = 0
     if setup.attention == "unfused":
         heads = share(model.heads, setup.parallel.tensor)
         scores = (5 if setup.drops else 2) * heads * setup.key_length * setup.tokens
     return BlockActivations(
-        saved=own + attention.saved + feed_forward.saved, scores=scores, products=attention.products + feed_forward.products
+        saved=kept_bytes + attention.saved + feed_forward.saved, scores=scores, products=attention.products + feed_forward.products
     )
 
 
@@ -104,8 +104,8 @@ def _experts(setup: TrainingSetup) -> _LlmPart:
     inner = _feed_forward_bytes(setup, share(model.expert_ffn, parallel.expert_tensor))
     routed = (read * model.hidden + inner + HALF * model.hidden) * copies
     shared = _feed_forward_bytes(setup, share(model.shared_experts * model.expert_ffn, parallel.tensor)) * setup.tokens
-    own = share((read * model.hidden + 4 * model.experts) * setup.tokens, _sequence_share(setup))
-    return _LlmPart(own + routed + shared, own + routed + shared + hidden_bytes(setup))
+    bytes_read = share((read * model.hidden + 4 * model.experts) * setup.tokens, _sequence_share(setup))
+    return _LlmPart(bytes_read + routed + shared, bytes_read + routed + shared + hidden_bytes(setup))
 
 
 def _sequence_share(setup: TrainingSetup) -> int:

@@ -50,8 +50,8 @@ class LeastTime:
 
     def _work(self, setup: TrainingSetup) -> TrainingSetup:
         """A setup with only the settings that determine kernels."""
-        own = setup.parallel
-        parallel = attrs.evolve(own, pipeline=1, virtual_stages=1, data=own.data * own.pipeline, zero=0, shard_group=None)
+        whole = setup.parallel
+        parallel = attrs.evolve(whole, pipeline=1, virtual_stages=1, data=whole.data * whole.pipeline, zero=0, shard_group=None)
         return attrs.evolve(
             setup, parallel=parallel, layers_of_stage=((),), micro_batches=1, recompute="none", recompute_layers=None, schedule="1f1b"
         )
@@ -64,8 +64,8 @@ class LeastTime:
     def _block(self, work: TrainingSetup, kind: BlockKind, recompute: str) -> int:
         """A block of a kind, forward, again and backward; of multi-token prediction without the parts that join it to the model."""
         if (work, kind, recompute) not in self._known:
-            block, own = self._passes(work), work.model.kind(work.model.layers) if kind == "prediction" else kind
-            steps = [*block.forward(own), *block.recompute(own, recompute), *block.backward(own)]
+            block, layer_kind = self._passes(work), work.model.kind(work.model.layers) if kind == "prediction" else kind
+            steps = [*block.forward(layer_kind), *block.recompute(layer_kind, recompute), *block.backward(layer_kind)]
             self._known[work, kind, recompute] = self._sum(steps)
         return self._known[work, kind, recompute]
 

@@ -32,7 +32,7 @@ class DataParallel:
 
     def __init__(self, plan: TrainingPlan, stage: int) -> None:
         self._plan = plan
-        self._parameters_of = {kind: (own.experts, own.shared) for kind, own in units_on(plan.setup, stage).items()}
+        self._parameters_of = {kind: (units.experts, units.shared) for kind, units in units_on(plan.setup, stage).items()}
 
     def _parameters(self, unit: Unit) -> tuple[int, int]:
         """Parameters of a unit on a rank, of experts and others."""

@@ -82,8 +82,8 @@ class LlmFigures:
         covered = stage.composites()
         result = dict.fromkeys(BREAKDOWN[:-1], 0.0) | stage.within_composites()
         for name in _ORDER:
-            own = stage.spans(name) if name != "pp" else self._messages(stage, stages, place_of)
-            before, covered = _length(covered), _union(covered, own)
+            spans = stage.spans(name) if name != "pp" else self._messages(stage, stages, place_of)
+            before, covered = _length(covered), _union(covered, spans)
             result[name] = result.get(name, 0.0) + _length(covered) - before
         return result
 
@@ -126,7 +126,7 @@ class _Stage:
 
     def spans(self, group: str) -> Any:
         """When operations of a group ran: begins and ends."""
-        numbers = [number for number, own in enumerate(self._kinds.groups) if own == group]
+        numbers = [number for number, of_kind in enumerate(self._kinds.groups) if of_kind == group]
         rows = np.flatnonzero(np.isin(self._kind_of, numbers))
         return np.stack([self.ready[rows], self.ended[rows]])
 
@@ -149,8 +149,8 @@ class _Stage:
         group_of = self._kinds.within.group_of() if self._kinds.has_composites else {}
         running: dict[int, list[tuple[Any, int, int]]] = {}  # exchanges that run on when a composite ends, from then on
         for number, kind in self.kinds_of(Composite):
-            ps, own = times.within(kind)
-            under_way = [*([] if kind.previous is None else running[id(kind.previous)]), *own]
+            ps, operations = times.within(kind)
+            under_way = [*([] if kind.previous is None else running[id(kind.previous)]), *operations]
             running[id(kind)] = [(operation, begin - ps, end - ps) for operation, begin, end in under_way if end > ps]
             spans = [(max(0, begin), min(end, ps), group_of[id(operation)]) for operation, begin, end in under_way if begin < min(end, ps)]
             result.append((self.rows_of(number), (ps, _shares(spans))))

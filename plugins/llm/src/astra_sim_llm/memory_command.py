@@ -254,9 +254,9 @@ def _axes(case: Case, keep: Sequence[str]) -> dict[str, Any]:
     return axes | dict(result[name] for name in keep if name in result)
 
 
-def _powers(most: int, own: int) -> list[int]:
+def _powers(most: int, first: int) -> list[int]:
     """Powers of two up to a number, and the size that the experiment has."""
-    return sorted({own, *(2**power for power in range(most.bit_length()) if 2**power <= most)})
+    return sorted({first, *(2**power for power in range(most.bit_length()) if 2**power <= most)})
 
 
 def _seconds(candidate: ParallelismCandidate) -> float:
@@ -276,7 +276,7 @@ class _LayersOf:
             return even_stages(layers, stages, chunks, schedule)
         split = split_layers(self._plan.model, slots, _ENDS_COUNT, lambda kind: 1.0)
         numbers = [[virtual_stage(schedule, stage, chunk, stages) for chunk in range(chunks)] for stage in range(stages)]
-        return tuple(tuple(layer for number in own for layer in split[number].layers) for own in numbers)
+        return tuple(tuple(layer for number in numbers_of_chunk for layer in split[number].layers) for numbers_of_chunk in numbers)
 
 
 def _values(overrides: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
@@ -308,8 +308,8 @@ def _options(case: Case, setup: TrainingSetup) -> dict[str, Any]:
     chunks = chunks_of_stages(setup.layers_of_stage, setup.schedule, several)
     counts = {
         virtual_stage(setup.schedule, stage, number, parallel.pipeline): len(layers)
-        for stage, own in enumerate(chunks)
-        for number, layers in enumerate(own)
+        for stage, chunks_of_stage in enumerate(chunks)
+        for number, layers in enumerate(chunks_of_stage)
     }
     if parallel.zero and parallel.shard_group is not None:
         table["shard_group"] = parallel.shard_group

@@ -157,10 +157,10 @@ class StageWriter:
 
     def _forward(self, chunk: int, first: bool) -> list[Step]:
         """Embedding, layers, and head."""
-        own, block, model = self._chunk(chunk), self._block, self._plan.model
-        parts: list[Part] = [(block.ends.embedding(), "embedding")] if own.embedding else []
-        parts += [(block.forward(model.kind(layer)), layer) for layer in own.layers]
-        if own.head:
+        layers, block, model = self._chunk(chunk), self._block, self._plan.model
+        parts: list[Part] = [(block.ends.embedding(), "embedding")] if layers.embedding else []
+        parts += [(block.forward(model.kind(layer)), layer) for layer in layers.layers]
+        if layers.head:
             parts.append((block.ends.head(), "head"))
             # Each module of multi-token prediction has the shared head once more, behind the model's own (arXiv 2412.19437, 2.2).
             for layer in range(model.layers, model.layers + model.mtp_layers):
@@ -174,18 +174,18 @@ class StageWriter:
 
     def _backward_parts(self, chunk: int) -> list[Part]:
         """The gradients of head, layers and embedding, each with its unit."""
-        own, block, model = self._chunk(chunk), self._block, self._plan.model
+        layers, block, model = self._chunk(chunk), self._block, self._plan.model
         parts: list[Part] = []
-        if own.head:
+        if layers.head:
             for layer in reversed(range(model.layers, model.layers + model.mtp_layers)):
                 kind = model.kind(layer)
                 parts.append(
                     (join(block.ends.head_back(), self._again(layer, 0), block.backward(kind), block.ends.predictor_back()), layer)
                 )
             parts.append((block.ends.head_back(), "head"))
-        for place, layer in reversed(list(enumerate(own.layers))):
+        for place, layer in reversed(list(enumerate(layers.layers))):
             parts.append((join(self._again(layer, place), block.backward(model.kind(layer))), layer))
-        if own.embedding:
+        if layers.embedding:
             parts.append((block.ends.embedding_back(), "embedding"))
         return parts
 
@@ -199,11 +199,11 @@ class StageWriter:
 
     def _gather_ahead(self, chunk: int) -> list[int]:
         """Begin to gather the weights of a chunk; the rows that do."""
-        own: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for unit in self._units_of(self._chunk(chunk)):
             for axis, size in self._data_parallel.gathered(unit):
-                own[axis] = own.get(axis, 0) + size
-        steps: list[Step] = [LlmExchange("parameters", axis, Collective.ALL_GATHER, size, FIRE_AND_FORGET) for axis, size in own.items()]
+                counts[axis] = counts.get(axis, 0) + size
+        steps: list[Step] = [LlmExchange("parameters", axis, Collective.ALL_GATHER, size, FIRE_AND_FORGET) for axis, size in counts.items()]
         before = len(self._rows.free())
         self._rows.write([self._compiler.compile(steps, Pass.FORWARD, "parameters")])
         return self._rows.free()[before:]
@@ -214,8 +214,8 @@ class StageWriter:
         """Reduce remaining gradients, exchange tied embeddings, and update the parameters."""
         plan, p = self._plan, self._plan.parallel
         self._rows.wait_for_free()
-        own = stage_parameters_of(plan.setup, self._stage)
-        experts, others = own.experts, own.shared
+        parameters = stage_parameters_of(plan.setup, self._stage)
+        experts, others = parameters.experts, parameters.shared
         steps: list[Step] = []
         # In the three other cases backward passes have reduced already.
         if not (p.zero == 3 or plan.setup.shards_gradients or plan.options.overlap.dp):

@@ -154,22 +154,22 @@ def _parallelisms(
     template: TrainingSetup, npus: int, most_tensor: int, context: int, expert: int, any_expert_tensor: bool, fixed: Container[str]
 ) -> Iterator[Parallelism]:
     """Splits of the NPUs that the model and its experts allow."""
-    own = template.parallel
-    for tensor in [own.tensor] if "tensor" in fixed and npus % own.tensor == 0 else _divisors(npus, most_tensor):
-        for pipeline in [own.pipeline] if "pipeline" in fixed else _divisors(npus // tensor, template.model.layers):
+    parallel = template.parallel
+    for tensor in [parallel.tensor] if "tensor" in fixed and npus % parallel.tensor == 0 else _divisors(npus, most_tensor):
+        for pipeline in [parallel.pipeline] if "pipeline" in fixed else _divisors(npus // tensor, template.model.layers):
             ranks, rest = divmod(npus, tensor * pipeline)
             if rest or ranks % context:
                 continue
             result = attrs.evolve(
-                own,
+                parallel,
                 tensor=tensor,
-                sequence=own.sequence and tensor > 1,
+                sequence=parallel.sequence and tensor > 1,
                 pipeline=pipeline,
                 context=context,
                 expert=expert,
                 expert_tensor=Parallelism.default_expert_tensor(tensor, expert, npus // pipeline)
                 if any_expert_tensor
-                else own.expert_tensor,
+                else parallel.expert_tensor,
                 data=ranks // context,
             )
             if divides(template.model, result, template.sequence):

@@ -195,8 +195,8 @@ class Compiler:
         """The template of steps, whose kernels count as `group`; exchanges over one rank are left out."""
         key = tuple(map(_identity, steps))
         if key not in self._layouts.by_key:
-            own = [step for step in steps if isinstance(step, LlmRun) or (self._dimensions_of(step.axis) and step.bytes)]
-            layout = self._layout(own)
+            real_steps = [step for step in steps if isinstance(step, LlmRun) or (self._dimensions_of(step.axis) and step.bytes)]
+            layout = self._layout(real_steps)
             self._layouts.by_key[key] = steps, self._pieces(layout) if self._detail == "pass" else layout
         layout = self._layouts.by_key[key][1]
         numbers = [self._number(each, training_pass, name, group) for each in layout.keys]
@@ -219,12 +219,12 @@ class Compiler:
         """The kind of an operation of a layout."""
         match key:
             case int(duration), kernel:
-                own = name if kernel is None else kernel
-                make = lambda: Compute((), duration, -1, training_pass, name=own)  # noqa: E731
-                return self._inner.number(("compute", duration, training_pass, own), group, make)
-            case collective, size, dimensions, own, axis:
-                whole = collective, size, dimensions, own, training_pass
-                exchange = LlmExchange(own, axis, collective, size)
+                kernel_name = name if kernel is None else kernel
+                make = lambda: Compute((), duration, -1, training_pass, name=kernel_name)  # noqa: E731
+                return self._inner.number(("compute", duration, training_pass, kernel_name), group, make)
+            case collective, size, dimensions, kernel_name, axis:
+                whole = collective, size, dimensions, kernel_name, training_pass
+                exchange = LlmExchange(kernel_name, axis, collective, size)
                 return self._inner.number(whole, GROUPS[axis], lambda: communicate(exchange, dimensions, training_pass))
         return self._inner.join()
 

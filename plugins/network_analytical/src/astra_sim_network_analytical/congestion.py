@@ -215,8 +215,8 @@ class FifoNetwork(EventNetwork):
 
     def _transfer_ps(self, message: _UnderWay) -> int:
         """How long it takes to put a message at a node on its next link."""
-        own = self._map.dimensions[message.dimension].bandwidth_of(message.link)
-        bandwidth = min(message.bandwidth, own) if self._cut_through else own
+        link_bandwidth = self._map.dimensions[message.dimension].bandwidth_of(message.link)
+        bandwidth = min(message.bandwidth, link_bandwidth) if self._cut_through else link_bandwidth
         return delay_ps(self._rounding, 0.0, message.bytes / bandwidth)
 
     def _enter(self, message: _UnderWay) -> bool:

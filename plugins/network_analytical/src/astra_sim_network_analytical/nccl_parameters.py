@@ -233,14 +233,14 @@ def table_of(
     of NVLS, from the values for others.
     """
     rows = [attrs.asdict(fit, filter=lambda field, value: value not in (None, (), 0.0)) for fit in fits]
-    own: dict[str, Any] = {} if channels is None else {"channels": channels}
+    options: dict[str, Any] = {} if channels is None else {"channels": channels}
     if nvls_channels is not None:
-        own["nvls_channels"] = nvls_channels
+        options["nvls_channels"] = nvls_channels
     if nvlink_gb_per_s is not None:
-        own["node"] = attrs.asdict(NodeLinks(gb_per_s=float(nvlink_gb_per_s)))
+        options["node"] = attrs.asdict(NodeLinks(gb_per_s=float(nvlink_gb_per_s)))
     if between_nodes:
-        own["between_nodes"] = dict(between_nodes)
-    return {"title": title, "calibrated": True, **own, "sources": dict(sources), "fits": rows}
+        options["between_nodes"] = dict(between_nodes)
+    return {"title": title, "calibrated": True, **options, "sources": dict(sources), "fits": rows}
 
 
 def _check(fit: NcclFit, what: str) -> None:

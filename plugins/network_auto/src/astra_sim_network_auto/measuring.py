@@ -110,8 +110,8 @@ def sent_bytes(record: RunRecord, platform: Platform) -> int:
 def _times_of(record: RunRecord, count: int, size: int) -> SliceTimes:
     ends = [end - record.start_ps for end in record.npu_end_ps]
     durations = tuple(record.end_ps[number] - record.begin_ps[number] for number in range(count))
-    own = max((record.end_ps[number] - record.start_ps for number in range(count)), default=0)
-    return SliceTimes(durations, own, min(ends), max(ends), skew_ps=max(ends) - min(ends), bytes=size)
+    longest = max((record.end_ps[number] - record.start_ps for number in range(count)), default=0)
+    return SliceTimes(durations, longest, min(ends), max(ends), skew_ps=max(ends) - min(ends), bytes=size)
 
 
 def _divided(operation: Operation, divisor: int) -> Operation:

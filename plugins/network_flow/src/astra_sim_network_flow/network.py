@@ -102,10 +102,10 @@ class FlowNetwork(CompiledNetwork[_core.Network]):
 
     def _totals(self) -> list[dict[str, float]]:
         """The figures of each dimension."""
-        own: list[list[_UsedLink]] = [[] for _ in self._wired.dimensions]
+        links: list[list[_UsedLink]] = [[] for _ in self._wired.dimensions]
         for load in self._used():
-            own[self._fabric.links[load.number].dimension].append(load)
-        counts = [0] * len(own)
+            links[self._fabric.links[load.number].dimension].append(load)
+        counts = [0] * len(links)
         for link in self._fabric.links:
             counts[link.dimension] += 1
         return [
@@ -116,7 +116,7 @@ class FlowNetwork(CompiledNetwork[_core.Network]):
                 "utilisation": sum(load.utilisation for load in mine) / max(1, count),
                 "highest_utilisation": max((load.utilisation for load in mine), default=0.0),
             }
-            for count, mine in zip(counts, own, strict=True)
+            for count, mine in zip(counts, links, strict=True)
         ]
 
 

@@ -184,12 +184,12 @@ def clos(options: ClosOptions) -> list[Dimension]:
 
 def _length(options: ClosOptions) -> float:
     """The latency of links between switches, in latencies of a link. Raises InputError if that is nothing and the other is not."""
-    own, uplink = options.link_latency_ns, options.uplink_latency_ns
-    if uplink is None or uplink == own:
+    latency_ns, uplink = options.link_latency_ns, options.uplink_latency_ns
+    if uplink is None or uplink == latency_ns:
         return 1.0
-    if own == 0:
+    if latency_ns == 0:
         raise InputError(f"uplink_latency_ns is {uplink:g} and link_latency_ns is 0; expected link_latency_ns above 0")
-    return uplink / own
+    return uplink / latency_ns
 
 
 def sized(

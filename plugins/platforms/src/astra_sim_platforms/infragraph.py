@@ -126,13 +126,13 @@ class _Expansion:
         """The names in a device that a path such as `cx5[0:2]`, `port[0]` represents."""
         name, chosen = _split(path[0], f"{where}: component")
         component = _one_of(device.components, name, f"{where}: component", "a component of the device")
-        own = [f"{name}.{number}" for number in _indices(chosen, component.count, f"{where}: component {path[0]!r}")]
+        instances = [f"{name}.{number}" for number in _indices(chosen, component.count, f"{where}: component {path[0]!r}")]
         if len(path) == 1:
-            return own
+            return instances
         if component.type != "device":
             raise InputError(f"{where}: component {'.'.join(path)!r:.80} looks into {name}, a {component.type}; expected a device")
         inside = self._parts(_one_of(self._whole.devices, name, f"{where}: component", "a device"), path[1:], where)
-        return [f"{each}.{part}" for each in own for part in inside]
+        return [f"{each}.{part}" for each in instances for part in inside]
 
 
 def _one_of(known: dict[str, Any], name: str, where: str, what: str) -> Any:

@@ -119,7 +119,7 @@ def parts(runs: Sequence[ReportRun], name: str, colours: Colours) -> Chart:
     """The time by use, as a stacked bar for each run."""
     names = parts_of(runs)
     each = [breakdown(run) for run in runs]
-    data: dict[str, list[Any]] = {part: [own.get(part, 0.0) for own in each] for part in names}
+    data: dict[str, list[Any]] = {part: [shares.get(part, 0.0) for shares in each] for part in names}
     data["run"], data["place"] = [run.name for run in runs], list(range(len(runs)))
     tooltips = [("run", "@run"), *((part, f"@{{{part}}}{{0,0.000}} ns") for part in names)]
     iteration = all(isinstance(run.result.get("breakdown"), Mapping) for run in runs)
@@ -130,7 +130,7 @@ def parts(runs: Sequence[ReportRun], name: str, colours: Colours) -> Chart:
     if names:
         result.hbar_stack(names, y="place", height=0.7, color=[entry.colour for entry in entries], source=source)
     _name_rows(result, [shortened(run.name) for run in runs])
-    time_axis(result.xaxis, max(sum(own.values()) for own in each), of)
+    time_axis(result.xaxis, max(sum(shares.values()) for shares in each), of)
     result.x_range.start = 0
     return Chart(result, entries)
 
@@ -247,17 +247,17 @@ def timeline(run: ReportRun, name: str, colours: Colours) -> Chart | None:
     height = 18 if len(rows) <= 60 else 10
     result = new_figure("Timeline", 110 + height * len(rows), tooltips)
     for number, results in enumerate(meanings):
-        own = [each for each in slices if meaning(each) == results]
+        chosen = [each for each in slices if meaning(each) == results]
         data: dict[str, list[Any]] = {
-            "row": [each.row for each in own],
-            "begin": [each.begin_ns for each in own],
-            "end": [each.end_ns for each in own],
-            "name": [each.name for each in own],
-            "group": [each.group or "-" for each in own],
-            "busy": [each.busy_ns for each in own],
+            "row": [each.row for each in chosen],
+            "begin": [each.begin_ns for each in chosen],
+            "end": [each.end_ns for each in chosen],
+            "name": [each.name for each in chosen],
+            "group": [each.group or "-" for each in chosen],
+            "busy": [each.busy_ns for each in chosen],
             "height": [
                 0.85 * max(_SMALLEST_BAR, each.busy_ns / (each.end_ns - each.begin_ns or 1) if each.intervals_merged > 1 else 1)
-                for each in own
+                for each in chosen
             ],
         }
         source = ColumnDataSource(data, name=f"{name}-{results}")

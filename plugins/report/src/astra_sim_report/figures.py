@@ -63,9 +63,9 @@ def layer_rows(run: ReportRun) -> list[dict[str, Any]]:
 
 def breakdown(run: ReportRun) -> dict[str, float]:
     """The time by use (ns): of an iteration if the workload reports it; else of the run, compute against the rest."""
-    own = run.result.get("breakdown")
-    if isinstance(own, dict) and own:
-        return {name: 1e9 * seconds for name, seconds in own.items()}
+    breakdown = run.result.get("breakdown")
+    if isinstance(breakdown, dict) and breakdown:
+        return {name: 1e9 * seconds for name, seconds in breakdown.items()}
     exposed = run.result["exposed_comm_ns"]
     return {"compute": run.result["finish_ns"] - exposed, "exposed communication": exposed}
 

@@ -51,8 +51,8 @@ def lines(table: ResultTable, x: str, y: str, hue: str | None) -> list[ReportLin
     order = in_order(xs)
     result = []
     for value in in_order(hues):
-        own = [(each, places[each, value]) for each in order if (each, value) in places]
-        result.append(ReportLine("" if hue is None else shown(value), [each for each, _ in own], [ys[place] for _, place in own]))
+        points = [(each, places[each, value]) for each in order if (each, value) in places]
+        result.append(ReportLine("" if hue is None else shown(value), [each for each, _ in points], [ys[place] for _, place in points]))
     return result
 
 

@@ -184,10 +184,12 @@ def _pareto(table: ResultTable, axes: PlotAxes) -> Figure:
     hues = [None] * len(table) if axes.hue is None else table.column(axes.hue, "--hue")
     values = list(dict.fromkeys(hues))
     for value, other in zip(values, series(len(values)), strict=True):
-        own = [row for row, each in enumerate(hues) if each == value]
+        chosen = [row for row, each in enumerate(hues) if each == value]
         shade = "#999999" if axes.hue is None else other
         label = None if axes.hue is None else shown(value)
-        panel.scatter(along.at([xs[row] for row in own]), up.at([ys[row] for row in own]), s=14, color=shade, label=label, linewidths=0)
+        panel.scatter(
+            along.at([xs[row] for row in chosen]), up.at([ys[row] for row in chosen]), s=14, color=shade, label=label, linewidths=0
+        )
     ends = along.at([xs[row] for row in best]), up.at([ys[row] for row in best])
     panel.plot(*ends, drawstyle="steps-post", color="#222222", linewidth=1, label="Pareto front")
     panel.scatter(*ends, s=40, facecolors="none", edgecolors="#222222")

@@ -132,8 +132,8 @@ class _Lane:
         """Put the intervals in the order of their begins."""
         order = np.lexsort((np.frombuffer(self.end), np.frombuffer(self.begin)))
         for column in ("label", "begin", "end", "operation", "chunk", "phase", "message"):
-            own = getattr(self, column)
-            setattr(self, column, array(own.typecode, np.frombuffer(own, own.typecode)[order].tobytes()))
+            values = getattr(self, column)
+            setattr(self, column, array(values.typecode, np.frombuffer(values, values.typecode)[order].tobytes()))
 
 
 class _IntervalTable:
@@ -265,15 +265,15 @@ def _write_tracks(
     for npu, npus, lanes in table.npus:
         group = writer.group(group_name(npu, npus))
         for name in sorted(lanes, key=lane_order):
-            lane, own = lanes[name], next(of_lanes)
+            lane, rows_of_lane = lanes[name], next(of_lanes)
             if name.startswith("dimension"):
                 counter = writer.counter(group, f"{UTILISATION} {name}", "%")
                 edges, part = utilisation(np.frombuffer(lane.begin), np.frombuffer(lane.end), finish_ns)
                 for at, share in zip(edges.tolist(), [*(100 * part).tolist(), 0.0], strict=True):
                     writer.value(counter, at, share)
-            places = list(_rows([begin for _, begin, _ in own], [end for _, _, end in own]))
+            places = list(_rows([begin for _, begin, _ in rows_of_lane], [end for _, _, end in rows_of_lane]))
             tracks = [writer.track(group, name) for _ in range(max(places, default=-1) + 1)]
-            drawn.append(_Drawn(lane, npu, own, [tracks[place] for place in places]))
+            drawn.append(_Drawn(lane, npu, rows_of_lane, [tracks[place] for place in places]))
     return drawn
 
 
@@ -295,8 +295,8 @@ class _Flows:
                 place = places[0]
                 if lane.message[place] >= 0:
                     step = _ENDS if lane.is_receiving else _UNDER_WAY if lane.name.startswith("dimension") else _BEGINS
-                    own = through.setdefault(_Key("message", lane.message[place]), [])
-                    own.append((step, 0, number, row))
+                    steps = through.setdefault(_Key("message", lane.message[place]), [])
+                    steps.append((step, 0, number, row))
                     if lane.chunk[place] >= 0 and step == _BEGINS:
                         sends[lane.message[place]] = each.npu, lane.operation[place], lane.chunk[place], lane.phase[place]
                 elif lane.chunk[place] >= 0:

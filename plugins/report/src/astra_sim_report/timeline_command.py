@@ -59,7 +59,7 @@ def timeline(run: str, output: str, name: str | None, messages: bool, path: bool
         with FileSet() as files:
             write_file(result, output, files)
     if as_json:
-        say_json({"files": files.names, "finish_ns": result.finish_ns, "npus": [own.npu for own in result.timelines()]})
+        say_json({"files": files.names, "finish_ns": result.finish_ns, "npus": [timeline.npu for timeline in result.timelines()]})
     elif not quiet:
         Screen().text(f"timeline in {output}")
 

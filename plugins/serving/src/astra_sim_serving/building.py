@@ -124,12 +124,12 @@ class FleetBuilder:
             time = functools.cache(self.pricing.iteration_time(pool, sharding, where))
             blocks, tiers = self.memory.blocks(pool, sharding, where), self.memory.tiers(pool, sharding, where)
             for first in range(0, pool.instances * sharding.npus, sharding.npus):
-                own = npus[number][first : first + sharding.npus] if npus is not None else ()
-                priced = time(place_in_block(own, self.parts.platform) if self.parts.platform is not None else ())
+                npus_of_group = npus[number][first : first + sharding.npus] if npus is not None else ()
+                priced = time(place_in_block(npus_of_group, self.parts.platform) if self.parts.platform is not None else ())
                 ranks = [
                     ServingInstance(
                         count + rank, number, pool.role, self._scheduler(pool, blocks, tiers()), self.gaps, rank, self.speculation,
-                        npus=sharding.npus_of_rank(own, rank),
+                        npus=sharding.npus_of_rank(npus_of_group, rank),
                         adapters=AdapterPlaces(options.lora.places) if options.lora is not None else None,
                     )
                     for rank in range(sharding.data)

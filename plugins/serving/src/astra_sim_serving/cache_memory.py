@@ -54,10 +54,10 @@ class CacheMemory:
     def kv_bytes(self, sharding: Sharding) -> int:
         """Bytes of the keys and values of a token on a rank, with those of the draft model."""
         kind = self.parts.options.model.kv or "bf16"
-        own = kv_bytes_per_token(self.parts.model, sharding, kind)
+        per_token = kv_bytes_per_token(self.parts.model, sharding, kind)
         if self.parts.draft_model is not None:
-            return own + kv_bytes_per_token(self.parts.draft_model, Sharding(sharding.tensor), kind)
-        return own + (own // len(sharding.stages(self.parts.model.layers)[0]) if self._drafts_by_layer else 0)
+            return per_token + kv_bytes_per_token(self.parts.draft_model, Sharding(sharding.tensor), kind)
+        return per_token + (per_token // len(sharding.stages(self.parts.model.layers)[0]) if self._drafts_by_layer else 0)
 
     @property
     def _drafts_by_layer(self) -> bool:

@@ -69,8 +69,8 @@ class CommunicationTimes:
     def between_us(self, senders: int, size: int) -> float:
         """A transfer from the first NPUs to the others: in equal messages, from each and to each."""
         first, others = self.npus[:senders], self.npus[senders:]
-        own = -(-size // max(len(first), len(others)))
-        return self._interpolated("transfer", own, lambda exact: self._messages_us(exact, first, others))
+        bytes_of_npu = -(-size // max(len(first), len(others)))
+        return self._interpolated("transfer", bytes_of_npu, lambda exact: self._messages_us(exact, first, others))
 
     def _interpolated(self, kind: str, size: int, simulate: Callable[[int], float]) -> float:
         """The time of a size, simulated or between two that are."""
@@ -92,8 +92,8 @@ class CommunicationTimes:
         dimensions = tuple(range(len(self.components.platform.logical_dimensions())))
         programs: dict[tuple[int, ...], list[Operation]] = {}
         for group in groups:
-            own = tuple(self.npus[each] for each in group)
-            programs[own] = [Communicate((), kind, size, dimensions, -1, Pass.FORWARD, group=None if own == every else own)]
+            npus = tuple(self.npus[each] for each in group)
+            programs[npus] = [Communicate((), kind, size, dimensions, -1, Pass.FORWARD, group=None if npus == every else npus)]
         return self._run(f"{kind} of {size} bytes", programs)
 
     def _messages_us(self, size: int, senders: tuple[int, ...], receivers: tuple[int, ...]) -> float:

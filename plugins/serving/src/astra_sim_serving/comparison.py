@@ -59,12 +59,14 @@ def errors_of(result: ServingResult, measured: list[dict[str, float]]) -> dict[s
         simulated.append({name: value for name, value in values.items() if value is not None} if sequence.is_done else {})
     rows, per_request = [], {}
     for name in METRICS:
-        pairs = [(own[name], other[name]) for own, other in zip(simulated, measured, strict=True) if name in own and name in other]
+        pairs = [
+            (ours_of[name], other[name]) for ours_of, other in zip(simulated, measured, strict=True) if name in ours_of and name in other
+        ]
         if not pairs:
             continue
-        ours, theirs = summarize(own for own, _ in pairs) or {}, summarize(other for _, other in pairs) or {}
+        ours, theirs = summarize(ours_of for ours_of, _ in pairs) or {}, summarize(other for _, other in pairs) or {}
         rows += [_row(name.removesuffix("_s"), statistic, theirs[statistic], ours[statistic]) for statistic in STATISTICS]
-        per_request[name.removesuffix("_s")] = sum(abs(own / other - 1) for own, other in pairs if other) / len(pairs)
+        per_request[name.removesuffix("_s")] = sum(abs(ours_of / other - 1) for ours_of, other in pairs if other) / len(pairs)
     if all("e2e_s" in row for row in measured):
         begin = measured[0]["arrival_s"]
         rows.append(_row("makespan", "", max(row["arrival_s"] + row["e2e_s"] for row in measured) - begin, result.makespan_s))

@@ -43,8 +43,8 @@ def _bands(rows: list[tuple[float, ...]], causes: tuple[str, ...]) -> list[dict[
     rows = sorted(rows, key=sum)
     result: list[dict[str, object]] = []
     for name, begin, end in BANDS:
-        own = rows[int(begin * len(rows)) : -int(-end * len(rows) // 1)]
-        if own:
-            means = {cause: sum(row[place] for row in own) / len(own) for place, cause in enumerate(causes)}
-            result.append({"requests": name, "count": len(own), "mean_s": sum(means.values()), **means})
+        band = rows[int(begin * len(rows)) : -int(-end * len(rows) // 1)]
+        if band:
+            means = {cause: sum(row[place] for row in band) / len(band) for place, cause in enumerate(causes)}
+            result.append({"requests": name, "count": len(band), "mean_s": sum(means.values()), **means})
     return result

@@ -86,8 +86,8 @@ class KernelFormulas:
         return self._us(*self._attention_products(tokens))
 
     def _feed_forward(self, tokens: int, width: int) -> list[Kernel]:
-        model, own = self.model, width // self.sharding.tensor
-        return [self._gemm(tokens, (model.branches - 1) * own, model.hidden), self._gemm(tokens, model.hidden, own)]
+        model, width_of_rank = self.model, width // self.sharding.tensor
+        return [self._gemm(tokens, (model.branches - 1) * width_of_rank, model.hidden), self._gemm(tokens, model.hidden, width_of_rank)]
 
     def _beside_experts(self, tokens: int) -> list[Kernel]:
         """The router of a layer with experts, and its shared experts with their activation."""
@@ -107,15 +107,15 @@ class KernelFormulas:
         has no such rows.
         """
         model, sharding = self.model, self.sharding
-        own = max(1, round(touched / sharding.expert))
-        rows = max(1, round(tokens * model.top_k / sharding.expert / own))
+        experts = max(1, round(touched / sharding.expert))
+        rows = max(1, round(tokens * model.top_k / sharding.expert / experts))
         width = max(1, model.expert_ffn * sharding.expert // sharding.stage_npus)
         entered, own_rows = (model.branches - 1) * width, math.ceil(tokens * model.top_k / sharding.expert)
         chosen = tokens * model.top_k if self.gathered else own_rows
         zeros = (chosen - own_rows) * (entered + model.hidden)
         return [
-            GroupedGemm(experts=own, rows=rows, n=entered, k=model.hidden, element_type=self.element_type),
-            GroupedGemm(experts=own, rows=rows, n=model.hidden, k=width, element_type=self.element_type),
+            GroupedGemm(experts=experts, rows=rows, n=entered, k=model.hidden, element_type=self.element_type),
+            GroupedGemm(experts=experts, rows=rows, n=model.hidden, k=width, element_type=self.element_type),
             Elementwise(read_bytes=chosen * entered * ACTIVATION_BYTES, write_bytes=(chosen * width + zeros) * ACTIVATION_BYTES),
             Elementwise(read_bytes=chosen * model.hidden * ACTIVATION_BYTES, write_bytes=tokens * model.hidden * ACTIVATION_BYTES),
         ]
@@ -143,8 +143,8 @@ class KernelFormulas:
         if not sequences:
             return 0.0, 0.0
         model = self.model
-        own = model.vocab // self.sharding.tensor
-        head = Gemm(m=sequences, n=own, k=model.hidden)
+        vocabulary = model.vocab // self.sharding.tensor
+        head = Gemm(m=sequences, n=vocabulary, k=model.hidden)
         sampler = Elementwise(read_bytes=sequences * model.vocab * LOGIT_BYTES, write_bytes=sequences * LOGIT_BYTES)
         return self._us(head), self._us(sampler)
 

@@ -129,8 +129,8 @@ class TableTimes:
         key = chunk, context, shape.decodes, quantum * round(kv / quantum)
         if key not in self._attention:
             time, outside = self.tables.attention.at(key)
-            own = shape._replace(kv_tokens=key[3] * shape.decodes, kv_longest=key[3])
-            self._attention[key] = self._counted(not outside, lambda f: f.attention_us(own), lambda: time * self.model.layers)
+            rounded = shape._replace(kv_tokens=key[3] * shape.decodes, kv_longest=key[3])
+            self._attention[key] = self._counted(not outside, lambda f: f.attention_us(rounded), lambda: time * self.model.layers)
         return self._attention[key]
 
     def _counted(self, covered: bool, formula: Callable[[KernelFormulas], _T], table: Callable[[], _T]) -> _T:
@@ -321,7 +321,7 @@ class IterationTime:
         With the microseconds of a message with the hidden states of the tokens between two stages.
         """
         assert self.send_us is not None
-        stages = [layers * len(own) / self.model.layers for own in self.sharding.stages(self.model.layers)]
+        stages = [layers * len(layers_of_stage) / self.model.layers for layers_of_stage in self.sharding.stages(self.model.layers)]
         stages[0] += first
         stages[-1] += last
         return [each * _S for each in stages], self.send_us(tokens * self.model.hidden * ACTIVATION_BYTES)

@@ -69,12 +69,12 @@ def key_heads(model: ModelDescription, tensor: int) -> int:
 
 def layer_parameters(model: ModelDescription, layer: int, sharding: Sharding) -> int:
     """Parameters of a layer on a rank, norms and biases left out."""
-    own = attention_parameters(model, sharding.tensor)
+    attention = attention_parameters(model, sharding.tensor)
     if model.kind(layer) == "dense":
-        return own + model.branches * model.hidden * model.width // sharding.tensor
+        return attention + model.branches * model.hidden * model.width // sharding.tensor
     expert = model.branches * model.hidden * model.expert_ffn
     routed, shared = model.experts * expert // sharding.stage_npus, model.shared_experts * expert // sharding.tensor
-    return own + routed + shared + model.hidden * model.experts
+    return attention + routed + shared + model.hidden * model.experts
 
 
 def weight_bytes(model: ModelDescription, sharding: Sharding, element_type: str) -> int:
@@ -84,8 +84,8 @@ def weight_bytes(model: ModelDescription, sharding: Sharding, element_type: str)
     result = []
     for number, layers in enumerate(stages):
         ends = (number == 0) + (number == len(stages) - 1) - (model.tied and len(stages) == 1)
-        own = sum(layer_parameters(model, layer, sharding) for layer in layers)
-        result.append(math.ceil(own * ELEMENT_BYTES[element_type]) + ends * end)
+        of_layers = sum(layer_parameters(model, layer, sharding) for layer in layers)
+        result.append(math.ceil(of_layers * ELEMENT_BYTES[element_type]) + ends * end)
     return max(result)
 
 

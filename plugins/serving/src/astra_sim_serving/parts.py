@@ -45,8 +45,8 @@ class Parts:
         compute = table.get("compute", {})
         if not isinstance(compute, Mapping):
             compute = {"plugin": compute} if isinstance(compute, str) and not compute.endswith(".toml") else {"file": compute}
-        own = {key: value for key, value in compute.items() if key in _OWN_COMPUTE}
-        self.compute_options: ServingCompute = structure(ServingCompute, own, f"{where}: compute")
+        options = {key: value for key, value in compute.items() if key in _OWN_COMPUTE}
+        self.compute_options: ServingCompute = structure(ServingCompute, options, f"{where}: compute")
         components: dict[str, Any] = {kind: table[kind] for kind in ("system", "network", "platform", "memory") if kind in table}
         self.kernel = experiment_from(components, where, plugins)
         rest = {key: value for key, value in compute.items() if key not in _OWN_COMPUTE}

@@ -143,11 +143,11 @@ class PolicyScheduler(InstanceScheduler):
         if not sequence.capacity:
             matching = self.cache.matching(sequence)
             hit = len(matching) * self.cache.block_tokens
-            own = min(tokens, sequence.total - hit)
-            while not self.cache.can_hold(sequence, matching, own):
+            fresh = min(tokens, sequence.total - hit)
+            while not self.cache.can_hold(sequence, matching, fresh):
                 if not self._make_room(to_come, batch):
                     return False
-            self._start(sequence, matching, own)
+            self._start(sequence, matching, fresh)
         self.waiting.remove(sequence)
         self._enter(sequence)
         return True

@@ -122,10 +122,10 @@ def _check(parts: Parts, npus: int) -> None:
 
 def _tables(candidate: PoolCandidate, serving: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The pools as an experiment has them, with the options of a pool of the same role, or of the first."""
-    own: Sequence[Mapping[str, Any]] = serving.get("pool") or [{}]
+    pools: Sequence[Mapping[str, Any]] = serving.get("pool") or [{}]
     result = []
     for role, instances, tensor in candidate.pools:
-        base = next((pool for pool in own if pool.get("role", PoolOptions().role) == role), own[0])
+        base = next((pool for pool in pools if pool.get("role", PoolOptions().role) == role), pools[0])
         experts = {"expert_parallel": tensor} if base.get("expert_parallel", 1) != 1 else {}
         copied = {key: value for key, value in base.items() if key not in _OWN}
         result.append({**copied, "role": role, "instances": instances, "tensor_parallel": tensor, **experts})

@@ -81,27 +81,27 @@ def read_budgets(path: str | os.PathLike[str], plugins: Plugins | None = None) -
 
 def _expectation(entry: Mapping[str, Any], where: str, file: str, plugins: Plugins) -> Expectation:
     """The expectation of an entry: a condition, or a figure with its value and tolerance. Raises InputError."""
-    own = {key: value for key, value in entry.items() if key in _OWN}
+    options = {key: value for key, value in entry.items() if key in _OWN}
     rest = {key: value for key, value in entry.items() if key not in _OWN}
     experiment = read_base(rest, where, os.path.dirname(file), plugins, _OWN)
-    name = own.get("name")
+    name = options.get("name")
     if name is not None and not isinstance(name, str):
         raise InputError(f"{where}: name is {name!r}; expected text")
     title = name or str(rest.get(EXPERIMENT, where.rpartition(": ")[2]))
-    if ("check" in own) == ("figure" in own):
-        raise InputError(f"{where}: expected one of check and figure, and there {'are both' if 'check' in own else 'is none'}")
+    if ("check" in options) == ("figure" in options):
+        raise InputError(f"{where}: expected one of check and figure, and there {'are both' if 'check' in options else 'is none'}")
     for key in ("check", "figure"):
-        if key in own and not isinstance(own[key], str):
-            raise InputError(f"{where}: {key} is {own[key]!r}; expected an expression, as text")
-    if "check" in own:
+        if key in options and not isinstance(options[key], str):
+            raise InputError(f"{where}: {key} is {options[key]!r}; expected an expression, as text")
+    if "check" in options:
         for key in ("value", "tolerance"):
-            if key in own:
+            if key in options:
                 raise InputError(f"{where}: {key} is for figure, and has no effect on check")
-        text = own["check"].strip()
+        text = options["check"].strip()
         return Expectation(title, experiment, text, condition=Expression(text, f"{where}: check"))
-    if not _is_number(own.get("value")):
-        raise InputError(f"{where}: value is {own.get('value', 'missing')!r}; expected the number that {own['figure']} should be")
-    value, tolerance, figure = own["value"], own.get("tolerance", 0), own["figure"].strip()
+    if not _is_number(options.get("value")):
+        raise InputError(f"{where}: value is {options.get('value', 'missing')!r}; expected the number that {options['figure']} should be")
+    value, tolerance, figure = options["value"], options.get("tolerance", 0), options["figure"].strip()
     margin = _margin(value, tolerance, f"{where}: tolerance")
     expected = f"{figure} = {shown(value)}" + (f" ± {tolerance}" if tolerance else "")
     return Expectation(

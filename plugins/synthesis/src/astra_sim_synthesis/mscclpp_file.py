@@ -135,7 +135,7 @@ def _gpu(
         sent[peer] = sent.get(peer, 0) + 1
     for each in pending[taken:]:
         block.take(each, messages, n)
-    scratch = sum(each.length for (_, to), own in messages.items() if to == rank for each in own if each.scratch is not None)
+    scratch = sum(each.length for (_, to), of_pair in messages.items() if to == rank for each in of_pair if each.scratch is not None)
     every = list(range(len(peers)))
     return {
         "id": rank,

@@ -125,12 +125,12 @@ class _ProofRun:
 
 
 def _at_start(rank: int, request: Request, pieces: int) -> Held:
-    n, own = request.ranks, 1 << rank
+    n, contribution = request.ranks, 1 << rank
     if request.collective is Collective.ALL_GATHER:
-        return dict.fromkeys(range(rank * pieces, (rank + 1) * pieces), own)
+        return dict.fromkeys(range(rank * pieces, (rank + 1) * pieces), contribution)
     if request.collective is Collective.ALL_TO_ALL:
-        return {(rank, piece): own for piece in range(n * pieces)}
-    return dict.fromkeys(range(n * pieces), own)
+        return {(rank, piece): contribution for piece in range(n * pieces)}
+    return dict.fromkeys(range(n * pieces), contribution)
 
 
 def _renamed(step: Step, name: Mapping[Hashable, Hashable]) -> Step:

@@ -116,21 +116,21 @@ class Synthesizer:
         n = self.platform.npus
         if n < 2:
             raise InputError("the platform has one NPU; expected at least two, which have something to send")
-        own = size // n if collective is Collective.ALL_GATHER else size
+        bytes_of_rank = size // n if collective is Collective.ALL_GATHER else size
         if size < n:
             raise InputError(f"bytes is {size}; expected at least one for each of the {n} ranks")
-        return self.plan_of(Request(collective, n, own))
+        return self.plan_of(Request(collective, n, bytes_of_rank))
 
     def plan_of(self, request: Request) -> Plan:
         """The plan for a request of all ranks."""
-        n, collective, own = request.ranks, request.collective, request.bytes
-        bound = lower_bound(self.platform.fabric(), n, collective, own)
-        auto_ns = self.judge.chosen_ns(collective, own)
+        n, collective, size = request.ranks, request.collective, request.bytes
+        bound = lower_bound(self.platform.fabric(), n, collective, size)
+        auto_ns = self.judge.chosen_ns(collective, size)
         best_ns, best, schedule = float("inf"), "", None
         phases = self.judge.phases(request)
         for candidate in [*self._promising(request, bound.time_ns), *self._own(request, phases)]:
             candidate_schedule = candidate.make()
-            time_ns = self.judge.time_ns(candidate_schedule, collective, own)
+            time_ns = self.judge.time_ns(candidate_schedule, collective, size)
             if time_ns < best_ns:
                 best_ns, best, schedule = time_ns, candidate.method, candidate_schedule
         if schedule is None:

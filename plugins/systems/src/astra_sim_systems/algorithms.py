@@ -80,11 +80,11 @@ def algorithms_of(kind: Collective, chosen: str | tuple[str, ...], endpoint_ns: 
 
 
 def algorithm_across(
-    kind: Collective, chosen: str | tuple[str, ...], own: list[Algorithm], endpoint_ns: float, context: Context
+    kind: Collective, chosen: str | tuple[str, ...], algorithms: list[Algorithm], endpoint_ns: float, context: Context
 ) -> Algorithm:
     """The algorithm of a dimension of a workload that reaches over several of the platform: that of the first."""
     if auto_options(chosen if isinstance(chosen, str) else chosen[0]) is None:
-        return own[0]
+        return algorithms[0]
     return automatic(kind, endpoint_ns, context)
 
 

@@ -51,7 +51,7 @@ class Astra2System(ChunkingSystem):
 
     def __init__(self, options: Astra2Options, context: Context) -> None:
         super().__init__(options, context)
-        in_groups = {kind: _group_algorithm(options.group_algorithm, own, context) for kind, own in self.algorithms.items()}
+        in_groups = {kind: _group_algorithm(options.group_algorithm, algorithms, context) for kind, algorithms in self.algorithms.items()}
         self.one_at_a_time = options.one_at_a_time is not False
         self.one_at_a_time_unless_ordered = options.one_at_a_time is None
         self.replay_only = options.replay_only
@@ -70,10 +70,10 @@ class Astra2System(ChunkingSystem):
         )
 
 
-def _group_algorithm(chosen: str, own: Sequence[Algorithm], context: Context) -> Algorithm:
+def _group_algorithm(chosen: str, algorithms: Sequence[Algorithm], context: Context) -> Algorithm:
     """That of the only dimension; a default if there are several, because a group is not along them."""
-    if chosen == "auto" and len(own) == 1:
-        return own[0]
+    if chosen == "auto" and len(algorithms) == 1:
+        return algorithms[0]
     return context.algorithm(DEFAULT_IN_GROUPS if chosen == "auto" else chosen, "group_algorithm")
 
 

@@ -107,20 +107,20 @@ class Wiring:
         inner = [self._of_link(self.graph.links[number], carried.get(number)) for number in self.links]
         shortest, total = min(paths), sum(paths.values())
         own_ns = max(self._own_ns(pattern.most, npu) for npu in pattern.senders)
-        own = RoundLinkLoad(own_ns, shortest.latency_ns, shortest.ns_per_byte - shortest.slowest_ns_per_byte)
+        load = RoundLinkLoad(own_ns, shortest.latency_ns, shortest.ns_per_byte - shortest.slowest_ns_per_byte)
         mean = PathTime(*(sum(path[place] * count for path, count in paths.items()) / total for place in range(3)))
-        return RoundLoad([*inner, own], max(paths), mean)
+        return RoundLoad([*inner, load], max(paths), mean)
 
     def _flows(self, pattern: Pattern, number: int) -> Iterator[tuple[int, Mapping[int, int]]]:
         """The loads towards the NPUs of a class: to each of them if routes are by destination, else to the first for all."""
-        own = [(npu, pattern.senders[npu]) for npu in self.members[number] if npu in pattern.senders]
-        if self.tie not in (None, tie_first) or len(own) < 2:
-            yield from own
+        senders = [(npu, pattern.senders[npu]) for npu in self.members[number] if npu in pattern.senders]
+        if self.tie not in (None, tie_first) or len(senders) < 2:
+            yield from senders
             return
         together = Counter[int]()
-        for _, sources in own:
+        for _, sources in senders:
             together.update(sources)
-        yield own[0][0], together
+        yield senders[0][0], together
 
     def _beside(self, npu: int) -> PathTime:
         """The way between NPUs of a class."""
@@ -257,9 +257,9 @@ def _wiring(size: int, links: Sequence[FabricLink], destination_order: Sequence[
             hangs[link.target].append((link.source, link.bandwidth, False))
             into[link.target] += link.bandwidth
     classes: dict[object, list[int]] = {}
-    for npu, own in enumerate(hangs):
-        on_switches = all(other >= size for other, _, _ in own)
-        classes.setdefault(tuple(sorted(own)) if on_switches else npu, []).append(npu)
+    for npu, neighbours in enumerate(hangs):
+        on_switches = all(other >= size for other, _, _ in neighbours)
+        classes.setdefault(tuple(sorted(neighbours)) if on_switches else npu, []).append(npu)
     class_of = [0] * size
     for number, members in enumerate(classes.values()):
         for npu in members:
@@ -345,18 +345,18 @@ def _loads_of(platform: Platform, logical: LogicalDimension | Group, rules: Rout
     if number is None:
         wiring = _wiring_of_platform(platform, rules)
         return None if wiring is None else GraphLoads(wiring, _complete(logical.groups(platform.npus), platform.npus))
-    own = platform.dimensions[number]
-    uniform = uniform_links_of(own)
-    is_whole = logical.size == own.size and isinstance(logical, LogicalDimension)
+    dimension = platform.dimensions[number]
+    uniform = uniform_links_of(dimension)
+    is_whole = logical.size == dimension.size and isinstance(logical, LogicalDimension)
     if uniform is not None and (is_whole or uniform.pattern in ("switch", "fully_connected")):
-        return UniformLoads(own, uniform, logical.size)
-    wiring = wiring_of(own, rules)
+        return UniformLoads(dimension, uniform, logical.size)
+    wiring = wiring_of(dimension, rules)
     if wiring is None:
         return None
     if isinstance(logical, Group):
         return GraphLoads(wiring, [logical.members])
-    groups = LogicalDimension(logical.size, logical.stride // platform.strides[number], number).groups(own.size)
-    return GraphLoads(wiring, _complete(groups, own.size))
+    groups = LogicalDimension(logical.size, logical.stride // platform.strides[number], number).groups(dimension.size)
+    return GraphLoads(wiring, _complete(groups, dimension.size))
 
 
 def _complete(groups: Sequence[Sequence[int]], npus: int) -> list[Sequence[int]]:

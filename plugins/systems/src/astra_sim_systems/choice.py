@@ -121,10 +121,14 @@ class AutoAlgorithm(Algorithm):
 def automatic(kind: Collective, endpoint_ns: float, context: Context, dimension: int | None = None) -> AutoAlgorithm:
     """The choice of `auto` in a dimension of the platform, or across dimensions. Raises InputError if no plugin has the algorithms."""
     platform = context.platform
-    own = platform.dimensions if dimension is None else platform.dimensions[dimension : dimension + 1]
+    dimensions = platform.dimensions if dimension is None else platform.dimensions[dimension : dimension + 1]
     candidates = {spec: context.algorithm(spec, kind.value) for spec in names.CANDIDATES}
     for name, provider in context.plugins.components("collective").items():
-        if isinstance(provider, CollectiveProvider) and provider.automatic and not any(provider.missing(each.topology) for each in own):
+        if (
+            isinstance(provider, CollectiveProvider)
+            and provider.automatic
+            and not any(provider.missing(each.topology) for each in dimensions)
+        ):
             candidates[name] = context.algorithm(name, kind.value)
     return AutoAlgorithm(
         "auto",
@@ -134,7 +138,7 @@ def automatic(kind: Collective, endpoint_ns: float, context: Context, dimension:
         False,
         _not_asked,
         platform=platform,
-        step_ns=endpoint_ns + 2 * max(each.nic_latency_ns for each in own),
+        step_ns=endpoint_ns + 2 * max(each.nic_latency_ns for each in dimensions),
         messages_wait=context.messages_wait,
         held_bytes=context.held_bytes,
         route_rules=context.route_rules,
@@ -201,11 +205,11 @@ def fastest(forecasts: Sequence[CostEstimate]) -> CostEstimate:
     return min((each for each in fair if each.time_ns <= CLOSE * best), key=lambda each: (each.messages, each.time_ns))
 
 
-def _is_worth(own: CostEstimate, others: Sequence[CostEstimate]) -> bool:
+def _is_worth(estimate: CostEstimate, others: Sequence[CostEstimate]) -> bool:
     """Whether an algorithm has few messages, no more than others, or relieves the busiest link."""
-    if own.at_once <= FEW_MESSAGES or not others:
+    if estimate.at_once <= FEW_MESSAGES or not others:
         return True
-    return own.messages <= min(each.messages for each in others) or CLOSE * own.busy_ns < min(each.busy_ns for each in others)
+    return estimate.messages <= min(each.messages for each in others) or CLOSE * estimate.busy_ns < min(each.busy_ns for each in others)
 
 
 def _reason(best: CostEstimate, forecasts: Sequence[CostEstimate]) -> str:

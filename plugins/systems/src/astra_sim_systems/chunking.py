@@ -139,13 +139,13 @@ class ChunkingSystem(System):
             if designed is not None:
                 self.designed[kind] = designed
             try:
-                own = self.algorithms[kind] = algorithms_of(kind, chosen, endpoint_ns, context)
+                algorithms = self.algorithms[kind] = algorithms_of(kind, chosen, endpoint_ns, context)
             except TooFewAlgorithms as error:
                 if not self.may_lack_algorithms:
                     raise
                 self.lacking[kind] = error
             else:
-                self.across[kind] = algorithm_across(kind, chosen, own, endpoint_ns, context)
+                self.across[kind] = algorithm_across(kind, chosen, algorithms, endpoint_ns, context)
         self.order = self._scheduler("intra_dimension_scheduling", "queue")
         self.dimension_order()
 
@@ -191,7 +191,9 @@ class Session(SystemSession):
             for _ in of_queues
         ]
         self._lacking = system.lacking
-        self._stages = {kind: self._make_stages(own, system.across[kind], dimensions) for kind, own in system.algorithms.items()}
+        self._stages = {
+            kind: self._make_stages(algorithms, system.across[kind], dimensions) for kind, algorithms in system.algorithms.items()
+        }
         self._order = system.dimension_order()
         self.cuts_by_bandwidth = self._order.cuts_by_bandwidth
         self.later_first = system.options.scheduling_policy == "lifo"

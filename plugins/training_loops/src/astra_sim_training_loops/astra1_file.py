@@ -178,9 +178,9 @@ def _layer(words: _Words, number: int, customized: bool, simai: bool) -> dict[st
     following = words.peek()
     if customized or (update and following and following.line == update.line and following.text in _POLICIES):
         # The workload generator writes the policy behind every layer; it counts only if layers differ.
-        own = words.next(f"the policy of layer {name.text}")
-        if own.text not in _POLICIES:
-            raise words.error(own, f"the policy of layer {name.text} is {own.text!r}; {suggestion(own.text, _POLICIES)}")
+        policy = words.next(f"the policy of layer {name.text}")
+        if policy.text not in _POLICIES:
+            raise words.error(policy, f"the policy of layer {name.text} is {policy.text!r}; {suggestion(policy.text, _POLICIES)}")
         if customized:
-            layer["loop"] = _POLICIES[own.text]
+            layer["loop"] = _POLICIES[policy.text]
     return layer

@@ -75,8 +75,8 @@ class Chunks:
     def add_queues(self, queues: Sequence[tuple[int, Order]]) -> None:
         """Give every NPU queues: the slots and the order of each."""
         for slots, order in queues:
-            for own in self._queues:
-                own.append(make_queue(slots, order))
+            for queues_of_npu in self._queues:
+                queues_of_npu.append(make_queue(slots, order))
 
     # -- answers -------------------------------------------------------------------------------------------------------
 
@@ -98,7 +98,9 @@ class Chunks:
 
     def blocked_ranks(self) -> list[RankState]:
         """The ranks of phases that have begun and not ended, by task, chunk, place and NPU."""
-        steps = [step for own in self._steps.values() for step in own if step.rank and step.started_at >= 0 > step.ended_at]
+        steps = [
+            step for steps_of_npu in self._steps.values() for step in steps_of_npu if step.rank and step.started_at >= 0 > step.ended_at
+        ]
         return [
             RankState(
                 step.task.number,

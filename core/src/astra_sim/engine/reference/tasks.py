@@ -215,11 +215,11 @@ class Tasks:
             if npu in self._tasks:
                 raise ValueError(f"NPU {npu} has a program already")
             priorities = range(len(tasks)) if rows.priorities is None else rows.priorities
-            own = [TaskRun(npu, number, *each, program) for number, each in enumerate(zip(priorities, tasks, strict=True))]
-            self._tasks[npu] = own
-            for task in sorted(own, key=_order):
+            runs = [TaskRun(npu, number, *each, program) for number, each in enumerate(zip(priorities, tasks, strict=True))]
+            self._tasks[npu] = runs
+            for task in sorted(runs, key=_order):
                 for other in task.task.after:
-                    own[other].successors.append(task)
+                    runs[other].successors.append(task)
                 if not task.waits:
                     self._to_start.append(task)
 

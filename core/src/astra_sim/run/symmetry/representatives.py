@@ -73,12 +73,12 @@ def _blocks(
     size = len(programs[0].npus)
     if size == 1 or any(program.npus != range(start * size, (start + 1) * size) for start, program in enumerate(programs)):
         return None
-    peers = {o.to if isinstance(o, Send) else o.source for own in messages for o in own}
+    peers = {o.to if isinstance(o, Send) else o.source for of_program in messages for o in of_program}
     if any(peer.operator != "shift" or peer.value % size for peer in peers):
         return None
     places = _places(network, size)
-    for program, own in zip(programs, messages, strict=True):
-        if not _delays_are_alike([program.npus[place] for place in places], own, network, rendezvous):
+    for program, of_program in zip(programs, messages, strict=True):
+        if not _delays_are_alike([program.npus[place] for place in places], of_program, network, rendezvous):
             return None
     return [NpuClass(program.npus, number) for number, program in enumerate(programs)]
 
@@ -158,7 +158,7 @@ def is_closed(dimensions: Sequence[LogicalDimension], npus: Sequence[int]) -> bo
         blocks = [part.size * part.stride for part in parts]
         if all(npus.start % block == 0 and len(npus) % block == 0 for block in blocks):
             return True
-    own = set(npus)
-    return all(own.issuperset(dimension.group(npu)) for dimension in dimensions for npu in npus if not dimension.index(npu)) and all(
-        dimension.group(npu)[0] in own for dimension in dimensions for npu in npus
+    members = set(npus)
+    return all(members.issuperset(dimension.group(npu)) for dimension in dimensions for npu in npus if not dimension.index(npu)) and all(
+        dimension.group(npu)[0] in members for dimension in dimensions for npu in npus
     )
