@@ -71,7 +71,7 @@ SANITIZED_TESTS = [
         "broken_tables",
         "networks",
         "packet",
-        "packet_folded",
+        "packet_quotient",
         "packet_table",
         "packet_traffic",
         "roce",

@@ -31,7 +31,7 @@ OF_PACKAGES = {
     "network_auto": "network_auto",
     "network_flow": "flow flow_sharing",
     "network_packet": (
-        "packet packet_begin packet_clocks packet_command packet_serialized_credits packet_deadlock packet_folded packet_link_loads "
+        "packet packet_begin packet_clocks packet_command packet_serialized_credits packet_deadlock packet_quotient packet_link_loads "
         "packet_speculation packet_table packet_traffic packet_vnet_choice packet_windows"
     ),
     "network_roce": "ns3_files pfc_classes roce roce_repetition",

@@ -340,7 +340,7 @@ def test_a_task_graph_of_flexflow_is_a_trace_for_each_device(astra: Astra) -> No
         ("node0 -> node2", "node0 -> node3", "a.dot:2: node0 and node3 run on different devices, with no communication between them"),
         ("node3 [", "node0 [", "a.dot:5: node0 is there already, in line 1"),
         ("comm_size=40", "comm_size=-4", "a.dot:3: comm_size is '-4'; expected a whole number"),
-        ("time=0.5", "time=nan", "a.dot:5: simulated_run_time is 'nan'; expected a time of at least 0"),
+        ("time=0.5", "time=nan", "a.dot:5: simulated_run_time is 'nan'; expected a number of at least 0"),
         ("COMP_NODE|simulated_run_time=0.5", "COMB_NODE|x", "a.dot:5: node3 has the type 'COMB_NODE'"),
         ("dst_device_id=1", "dst_device_id=0", "a.dot:3: node2 sends from device 0 to itself"),
         ("node2 -> node3;", "node3 -> node2;", "a.dot: device 1: dependencies in a circle"),

@@ -104,7 +104,7 @@ def test_parallel_links_are_kept() -> None:
         (TOPOLOGY.replace("3 4 100", "4 4 100"), "t.txt:6: a link between 4 and 4; expected two different nodes below 5"),
         (TOPOLOGY.replace("100Gbps", "100Gib", 1), "t.txt:3: the rate is 100Gib; expected a number and a unit"),
         (TOPOLOGY.replace("0.001ms", "1", 1), "t.txt:3: the delay is 1; expected a number and a unit"),
-        (TOPOLOGY.replace("0.5", "2"), "t.txt:6: the error rate is 2; expected a number from 0 to 1"),
+        (TOPOLOGY.replace("0.5", "2"), "t.txt:6: the error rate is '2'; expected a number from 0 to 1"),
         (TOPOLOGY.replace("5 1 4", "5 1 5"), "t.txt: 4 links; expected 5, as in line 1"),
         (TOPOLOGY.replace("5 1 4", "5 1 3"), "t.txt:6: '3 4 100Gbps 0.001ms 0.5'; expected no more than the 3 links of line 1"),
         (TOPOLOGY.replace("3 4 100", "2 4 100"), "t.txt: NPU 3 has no link"),

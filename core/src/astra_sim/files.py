@@ -198,10 +198,14 @@ def finite_number(value: Any, where: str, least: float = 0, most: float = math.i
             number = math.nan
     is_number = isinstance(number, int | float) and not isinstance(number, bool)
     if not is_number or not least <= number <= most or number == math.inf or (above is not None and number <= above):
-        lower = f"of at least {least:g}" if above is None else f"above {above:g}"
-        upper = f" and at most {most:g}" if most < 1e9 or (is_number and number > most) else ""
+        has_most = most < 1e9 or (is_number and number > most)
+        if above is None and has_most:
+            expected = f"from {least:g} to {most:g}"
+        else:
+            expected = f"above {above:g}" if above is not None else f"of at least {least:g}"
+            expected += f" and at most {most:g}" if has_most else ""
         shown = repr(value.strip()) if isinstance(value, str) else repr(value)
-        raise InputError(f"{where} is {shown:.80}; expected a number {lower}{upper}{unit and f', in {unit}'}")
+        raise InputError(f"{where} is {shown:.80}; expected a number {expected}{unit and f', in {unit}'}")
     return number  # type: ignore[no-any-return]
 
 

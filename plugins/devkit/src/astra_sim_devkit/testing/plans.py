@@ -70,7 +70,7 @@ def _check_one_after_another(system: System, served: list[Communicate], platform
         what = Group(operation.group) if operation.group is not None else logical
         queue, _ = call(f"{name_of(operation)}: assign_queue", session.assign_queue, operation, operation.dimensions[0], what)
         right = type(queue) is int and -1 <= queue < len(session.queues)
-        require(right, f"{name_of(operation)}: place gives queue {queue!r}; expected -1 to {len(session.queues) - 1}")
+        require(right, f"{name_of(operation)}: assign_queue gives queue {queue!r}; expected -1 to {len(session.queues) - 1}")
 
 
 def name_of(operation: Communicate) -> str:
