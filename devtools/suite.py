@@ -21,7 +21,7 @@ OF_PACKAGES = {
     ),
     "engine": "engine engine_twins engines_agree queue_orders shared_bus",
     "systems": "admission algorithm_names astra2_files astra2_random auto custom_collectives node_algorithms system_rules",
-    "collectives": "collectives msccl mscclpp",
+    "collectives": "collectives load_store msccl mscclpp",
     "chakra": (
         "chakra chakra_collective chakra_convert chakra_messages data_dependencies issue_order mlcommons_text recorded_times "
         "simai_text trace_check trace_json trace_link trace_scale"

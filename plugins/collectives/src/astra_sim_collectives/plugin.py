@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from astra_sim import CollectiveProvider, hookimpl
+from astra_sim import CollectiveProvider, Provider, hookimpl
 
 _HERE = "astra_sim_collectives"
 
@@ -54,6 +54,33 @@ def astra_collectives() -> list[CollectiveProvider]:
         text = f"{summary}; over all NPUs as one dimension"
         providers.append(CollectiveProvider(f"one_{name}", text, factory, file_options, whole_platform=True, examples=files))
     return providers
+
+
+@hookimpl
+def astra_platforms() -> list[Provider]:
+    return [
+        Provider(
+            "gpu_mesh",
+            "GPUs with compute units, memory channels and I/O ports on a mesh of routers",
+            f"{_HERE}.load_store.gpu_mesh:gpu_mesh",
+            f"{_HERE}.load_store.gpu_mesh:GpuMeshOptions",
+            examples=[{"gpus": 2, "columns": 2, "rows": 2, "router_compute_units": 1, "channels": 4, "ports": 4}],
+            pure=True,
+        )
+    ]
+
+
+@hookimpl
+def astra_workloads() -> list[Provider]:
+    return [
+        Provider(
+            "load_store",
+            "A plan of MSCCL++, or an exchange of all pairs, as loads and stores of cache lines (platform gpu_mesh)",
+            f"{_HERE}.load_store.workload:load_store",
+            f"{_HERE}.load_store.workload:LoadStoreOptions",
+            examples=f"{_HERE}.examples:load_store",
+        )
+    ]
 
 
 def _examples(options: str | None) -> list[dict[str, int]]:

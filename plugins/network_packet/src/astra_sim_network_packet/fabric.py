@@ -85,9 +85,10 @@ class Layout:
         size, width = self._platform.dimensions[d].size, len(self.graphs[d][1])
         rows: list[list[int]] = [[] for _ in range(len(self.coordinates) * size)]
         for group, npu in enumerate(self.groups[d]):
-            for entry, links in enumerate(table):
-                place, wanted = divmod(entry, size)
-                rows[self._router(d, npu, place) * size + wanted] = [channels[group * width + link] for link in links]
+            for place in range(len(table) // size):
+                first = self._router(d, npu, place) * size
+                for wanted, links in enumerate(table[place * size : (place + 1) * size]):
+                    rows[first + wanted] = [channels[group * width + link] for link in links]
         return rows
 
     def name(self, *ends: int) -> str:
