@@ -22,6 +22,8 @@ astra-sim-collectives collective one_msccl
 astra-sim-collectives collective one_mscclpp
 astra-sim-collectives collective one_ring
 astra-sim-collectives collective ring
+astra-sim-collectives platform gpu_mesh
+astra-sim-collectives workload load_store
 astra-sim-compat command compat install
 astra-sim-compute-gpu command calibrate attention
 astra-sim-compute-gpu command calibrate cluster
