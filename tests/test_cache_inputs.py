@@ -103,7 +103,7 @@ def experiment(kind: str, provider: Provider, options: dict[str, Any]) -> dict[s
         case "scheduler":
             which = "intra" if provider.orders == "queue" else "inter"  # type: ignore[attr-defined]
             result["system"] = {"plugin": "astra1", "splits": 4, f"{which}_dimension_scheduling": spec}
-        case "platform" if "file" in options:
+        case "platform" if "file" in options or name == "gpu_mesh":  # whose links differ
             result["platform"] = {"dimensions": [{"topology": name, **options}]}
             result["network"] = {"plugin": "analytical", "congestion": "aware"}
         case "engine":

@@ -13,12 +13,13 @@ import pytest
 from astra_sim import InputError
 from astra_sim.graph import Receive, Send
 from astra_sim_collectives.load_store.gpu_mesh import GpuMesh, GpuMeshOptions, gpu_mesh
-from astra_sim_collectives.load_store.requests import Limits, Requests
+from astra_sim_collectives.load_store.requests import GpuParts, RequestLimits, Requests
 from astra_sim_collectives.load_store.workload import PlanRequests
 from astra_sim_collectives.mscclpp_plan import read_plan
 from support.mscclpp_files import GpuPlan, all_pairs_all_gather, direct_reduce_scatter, packet_all_reduce, plan, ring_all_reduce
 
 SMALL = "plugin:gpu_mesh?gpus=4&columns=4&rows=2&router_compute_units=1&channels=8&ports=8"
+SWITCH = "plugin:switch?size=4&links=1&link_bandwidth_gb_per_s=1&link_latency_ns=1"
 NETWORKS = ("plugin:packet", "plugin:analytical?congestion=aware", "plugin:flow", "plugin:roce")
 
 
@@ -40,13 +41,12 @@ def us(**options: Any) -> float:
 
 def test_the_default_is_the_reference_gpu() -> None:
     """ASTRA-sim 3.0's: 128 compute units, 32 channels of 4 TiB/s and 32 ports of 1 TiB/s in all, 1 us from GPU to GPU."""
-    (dimension,) = gpu_mesh(GpuMeshOptions())
-    mesh, own = dimension.topology, GpuMeshOptions()
-    assert isinstance(mesh, GpuMesh)
-    assert (mesh.units, own.channels, own.ports, mesh.size) == (128, 32, 32, 8 * 160)
-    assert own.channels * own.channel_gib_per_s == 4096
-    assert own.ports * own.port_gib_per_s == 1024
-    assert own.port_latency_ns == 1000
+    (dimension,), options = gpu_mesh(GpuMeshOptions()), GpuMeshOptions()
+    assert dimension.topology.device_parts == {"compute_units": 128, "memory_channels": 32}
+    assert dimension.size == 8 * 160
+    assert options.channels * options.channel_gib_per_s == 4096
+    assert options.ports * options.port_gib_per_s == 1024
+    assert options.port_latency_ns == 1000
 
 
 @pytest.mark.parametrize(
@@ -188,16 +188,16 @@ def test_signals_of_channels_are_counted_apart(tmp_path: Path) -> None:
         gpus[1].add(block, "wait", to=[0])
     path = tmp_path / "plan.json"
     path.write_text(plan("allgather", gpus))
-    mesh = GpuMesh(GpuMeshOptions(gpus=2, columns=2, rows=1, router_compute_units=1, channels=1, ports=1))
-    limits = Limits(line_bytes=128, control_bytes=16, loads=1, stores=1, add_ps_per_byte=0)
-    channel = PlanRequests(read_plan(str(path)), Requests(mesh, limits), 128).written().programs[mesh.channel(1, 0)]
+    parts = GpuParts(units=2, channels=1)
+    limits = RequestLimits(line_bytes=128, control_bytes=16, loads=1, stores=1, add_ps_per_byte=0)
+    channel = PlanRequests(read_plan(str(path)), Requests(parts, limits), 128).written().programs[parts.channel(1, 0)]
     replies = [each for each in channel if isinstance(each, Send)]
-    assert [reply.to.value for reply in replies] == [mesh.unit(1, 0), mesh.unit(1, 1)]
+    assert [reply.to.value for reply in replies] == [parts.unit(1, 0), parts.unit(1, 1)]
     for block, reply in enumerate(replies):
         asked, signalled = (channel[number] for number in reply.after)
         assert isinstance(asked, Receive)
         assert isinstance(signalled, Receive)
-        assert (asked.source.value, signalled.source.value) == (mesh.unit(1, block), mesh.unit(0, block))
+        assert (asked.source.value, signalled.source.value) == (parts.unit(1, block), parts.unit(0, block))
 
 
 def test_barriers_hold_all_thread_blocks(tmp_path: Path) -> None:
@@ -213,9 +213,7 @@ def test_barriers_hold_all_thread_blocks(tmp_path: Path) -> None:
     path.write_text(plan("allgather", gpus))
     platform = "plugin:gpu_mesh?gpus=2&columns=2&rows=1&router_compute_units=1&channels=2&ports=2"
     result = run(platform, bytes=4096, file=path)
-    mesh = GpuMesh(GpuMeshOptions(gpus=2, columns=2, rows=1, router_compute_units=1, channels=2, ports=2))
-    ends = result.npu_finish_ns
-    assert ends[mesh.unit(0, 0)] == pytest.approx(ends[mesh.unit(0, 1)], abs=50)
+    assert result.npu_finish_ns[0] == pytest.approx(result.npu_finish_ns[1], abs=50)  # the compute units of GPU 0
 
 
 # -- Errors ------------------------------------------------------------------------------------------------------------
@@ -226,7 +224,16 @@ def test_barriers_hold_all_thread_blocks(tmp_path: Path) -> None:
     [
         ({"bytes": 100}, SMALL, r"bytes is 100; expected a multiple of 16, the chunks of put of all pairs"),
         ({"bytes": 160, "workgroups": 10}, SMALL, r"has 10 thread blocks, and a GPU of the platform 8 compute units"),
-        ({"bytes": 64}, "plugin:switch?size=4&links=1&link_bandwidth_gb_per_s=1&link_latency_ns=1", "expected --platform plugin:gpu_mesh"),
+        (
+            {"bytes": 64},
+            "plugin:switch?size=4&links=1&link_bandwidth_gb_per_s=1&link_latency_ns=1",
+            "are whole devices; expected --platform plugin:gpu_mesh, or compute_units and channels",
+        ),
+        (
+            {"bytes": 64, "compute_units": 5, "channels": 4},
+            SMALL,
+            "64 NPUs are no whole number of GPUs with 5 compute units and 4 channels",
+        ),
         ({"bytes": 1 << 30}, SMALL, r"33554432 loads and stores; expected at most 1000000: fewer bytes, or a larger line_bytes"),
         ({"bytes": 64, "collective": "all_reduce"}, SMALL, "collective is 'all_reduce'; known: all_gather, reduce_scatter"),
     ],

@@ -7,7 +7,7 @@ and the meaning of an absent one is decided in one place.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from astra_sim.fabric.links import Pattern, UniformLinks, Wire
@@ -107,6 +107,11 @@ class Topology(ABC):
         return False
 
     @attribute
+    def device_parts(self) -> Mapping[str, int]:
+        """The parts of a device that are its NPUs, in their order, and the number of each. Empty: each NPU is a device."""
+        return {}
+
+    @attribute
     def node_ids(self) -> Sequence[int]:
         """The number of each node in the file that the topology comes from. Empty: nodes have no other numbers."""
         return ()
@@ -192,18 +197,18 @@ class _Completed(Topology):
 
     _own: Any
 
-    def __init__(self, topology: Any) -> None:
-        object.__setattr__(self, "_own", topology)
+    def __init__(self, original: Any) -> None:
+        object.__setattr__(self, "_own", original)
 
     def __getattribute__(self, name: str) -> Any:
         if name == "_own" or (name.startswith("__") and name != "__class__"):
             return object.__getattribute__(self, name)
-        topology = object.__getattribute__(self, "_own")
+        original = object.__getattribute__(self, "_own")
         if name == "__class__":
             return topology.__class__
         if name in _REQUIRED:
-            return getattr(topology, name)
-        value = getattr(topology, name, _MISSING)
+            return getattr(original, name)
+        value = getattr(original, name, _MISSING)
         if value is _MISSING or (name in _METHODS and not callable(value)):
             return object.__getattribute__(self, name)
         return value

@@ -61,8 +61,3 @@ def mscclpp(folder: Path) -> list[dict[str, str]]:
     path = folder / "all_gather_4.json"
     path.write_text(json.dumps({"name": "all_gather", "collective": "allgather", "protocol": "Simple", "inplace": True, "gpus": gpus}))
     return [{"file": str(path)}]
-
-
-def load_store(folder: Path) -> list[dict[str, str]]:
-    """An all-gather of four GPUs from a file: `mscclpp` of the same name, with the sizes of buffers."""
-    return [{"bytes": "4096", **each} for each in mscclpp(folder)]

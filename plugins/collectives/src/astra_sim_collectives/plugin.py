@@ -78,7 +78,10 @@ def astra_workloads() -> list[Provider]:
             "A plan of MSCCL++, or an exchange of all pairs, as loads and stores of cache lines (platform gpu_mesh)",
             f"{_HERE}.load_store.workload:load_store",
             f"{_HERE}.load_store.workload:LoadStoreOptions",
-            examples=f"{_HERE}.examples:load_store",
+            examples=[
+                {"bytes": 4096, "workgroups": 2, "compute_units": 2, "channels": 2},
+                {"bytes": 4096, "workgroups": 1, "compute_units": 1, "channels": 1, "collective": "reduce_scatter", "transfer": "get"},
+            ],
         )
     ]
 

@@ -125,6 +125,7 @@ def _by_layer(columns: Mapping[str, Any], table: str, path: str) -> dict[str, Ke
 
 
 def _rows(columns: Mapping[str, Any], axes: Sequence[str], path: str) -> list[tuple[Sequence[float], float]]:
+    """The rows of columns in lists: the values of axes, and the time. Raises InputError."""
     lists = [columns.get(name) for name in (*axes, "time_us")]
     if not all(isinstance(column, list) and column for column in lists) or len({len(column) for column in lists if column}) != 1:
         lengths = ", ".join(

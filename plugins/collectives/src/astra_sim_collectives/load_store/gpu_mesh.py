@@ -10,7 +10,7 @@ Every compute unit and every memory channel is an NPU of the platform: GPU after
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import attrs
@@ -77,14 +77,10 @@ class GpuMesh(Topology):
         """NPUs: endpoints of all GPUs."""
         return self.options.gpus * self.endpoints
 
-    def unit(self, gpu: int, number: int) -> int:
-        """The NPU of a compute unit. Neighbours in number are at different routers, so that few of them use the mesh evenly."""
-        routers = self.options.columns * self.options.rows
-        return gpu * self.endpoints + number % routers * self.options.router_compute_units + number // routers
-
-    def channel(self, gpu: int, number: int) -> int:
-        """The NPU of a memory channel."""
-        return gpu * self.endpoints + self.units + number
+    @property
+    def device_parts(self) -> Mapping[str, int]:
+        """The NPUs of a GPU."""
+        return {"compute_units": self.units, "memory_channels": self.options.channels}
 
     def _router(self, gpu: int, column: int, row: int) -> int:
         return self.size + (gpu * self.options.rows + row) * self.options.columns + column
@@ -93,8 +89,8 @@ class GpuMesh(Topology):
         """The router of a compute unit or channel."""
         gpu, endpoint = divmod(npu, self.endpoints)
         columns = self.options.columns
-        if endpoint < self.units:
-            row, column = divmod(endpoint // self.options.router_compute_units, columns)
+        if endpoint < self.units:  # neighbours in number are at different routers, so that a few of them use the mesh evenly
+            row, column = divmod(endpoint % (columns * self.options.rows), columns)
             return self._router(gpu, column, row)
         number, top = endpoint - self.units, -(-self.options.channels // 2)
         at_top = number < top
@@ -116,24 +112,26 @@ class GpuMesh(Topology):
         return tuple(each for link in self._one_way() for each in (link, link._replace(source=link.target, target=link.source)))
 
     def _one_way(self) -> Iterator[GpuLink]:
-        own = self.options
-        mesh, unit, channel, port = map(bytes_per_ns, (own.mesh_gib_per_s, own.unit_gib_per_s, own.channel_gib_per_s, own.port_gib_per_s))
+        """Each link in one of its directions: those of NPUs, between routers, of ports."""
+        options = self.options
+        mesh, port = bytes_per_ns(options.mesh_gib_per_s), bytes_per_ns(options.port_gib_per_s)
+        unit, channel = bytes_per_ns(options.unit_gib_per_s), bytes_per_ns(options.channel_gib_per_s)
         for npu in range(self.size):
             is_unit = npu % self.endpoints < self.units
-            bandwidth, latency = (unit, own.hop_latency_ns) if is_unit else (channel, own.memory_latency_ns)
+            bandwidth, latency = (unit, options.hop_latency_ns) if is_unit else (channel, options.memory_latency_ns)
             yield GpuLink(npu, self.router_of(npu), bandwidth, latency)
-        for gpu in range(own.gpus):
-            for row in range(own.rows):
-                for column in range(own.columns):
+        for gpu in range(options.gpus):
+            for row in range(options.rows):
+                for column in range(options.columns):
                     here = self._router(gpu, column, row)
-                    if column + 1 < own.columns:
-                        yield GpuLink(here, here + 1, mesh, own.hop_latency_ns)
-                    if row + 1 < own.rows:
-                        yield GpuLink(here, here + own.columns, mesh, own.hop_latency_ns)
-        for gpu in range(own.gpus if own.gpus > 1 else 0):
-            for number in range(own.ports):
-                switch = self._router(own.gpus, 0, 0) + number
-                yield GpuLink(self.port_router(gpu, number), switch, port, own.port_latency_ns / 2)
+                    if column + 1 < options.columns:
+                        yield GpuLink(here, here + 1, mesh, options.hop_latency_ns)
+                    if row + 1 < options.rows:
+                        yield GpuLink(here, here + options.columns, mesh, options.hop_latency_ns)
+        for gpu in range(options.gpus if options.gpus > 1 else 0):
+            for number in range(options.ports):
+                switch = self._router(options.gpus, 0, 0) + number
+                yield GpuLink(self.port_router(gpu, number), switch, port, options.port_latency_ns / 2)
 
     # -- Routes --------------------------------------------------------------------------------------------------------
 
@@ -169,40 +167,41 @@ class GpuMesh(Topology):
         return len({(link.bandwidth, link.latency_ns) for link in self._links}) == 1
 
     def scaled(self, bandwidth: float, latency: float) -> GpuMesh:
-        """GPUs whose links have `bandwidth` and `latency` times their own."""
-        own = self.options
-        names = ("mesh_gib_per_s", "unit_gib_per_s", "channel_gib_per_s", "port_gib_per_s")
+        """GPUs whose links have `bandwidth` and `latency` times their options."""
+        options = self.options
+        bandwidths = ("mesh_gib_per_s", "unit_gib_per_s", "channel_gib_per_s", "port_gib_per_s")
         latencies = ("hop_latency_ns", "memory_latency_ns", "port_latency_ns")
-        changed = {name: getattr(own, name) * bandwidth for name in names} | {name: getattr(own, name) * latency for name in latencies}
-        return attrs.evolve(self, options=attrs.evolve(own, **changed))
+        factors = dict.fromkeys(bandwidths, bandwidth) | dict.fromkeys(latencies, latency)
+        changed = {name: getattr(options, name) * factor for name, factor in factors.items()}
+        return attrs.evolve(self, options=attrs.evolve(options, **changed))
 
 
 class _Routes:
     """The routes of a GpuMesh in tables: networks ask for those of all pairs of a node and an NPU, which are millions."""
 
     def __init__(self, mesh: GpuMesh) -> None:
-        own = mesh.options
-        self._size, self._routers = mesh.size, own.columns * own.rows
-        self._first_switch = mesh.size + own.gpus * self._routers
+        options = mesh.options
+        self._size, self._routers = mesh.size, options.columns * options.rows
+        self._first_switch = mesh.size + options.gpus * self._routers
         numbers = {(link.source, link.target): (number,) for number, link in enumerate(mesh.links())}
-        places = [divmod(router, own.columns) for router in range(self._routers)]
-        port_router = [mesh.port_router(0, port) - mesh.size for port in range(own.ports)]
+        places = [divmod(router, options.columns) for router in range(self._routers)]
+        port_router = [mesh.port_router(0, port) - mesh.size for port in range(options.ports)]
         router_of = [mesh.router_of(npu) for npu in range(mesh.size)]
         self._gpu_of = [npu // mesh.endpoints for npu in range(mesh.size)]
         self._router_of = [(router - mesh.size) % self._routers for router in router_of]
-        self._port_of = [npu % own.ports for npu in range(mesh.size)]
+        self._port_of = [npu % options.ports for npu in range(mesh.size)]
         self._first = [numbers[npu, router] for npu, router in enumerate(router_of)]
         self._last = [numbers[router, npu] for npu, router in enumerate(router_of)]
-        gpus, ports = range(own.gpus if own.gpus > 1 else 0), range(own.ports)  # a single GPU uses no port
+        gpus, ports = range(options.gpus if options.gpus > 1 else 0), range(options.ports)  # a single GPU uses no port
         switches = [self._first_switch + port for port in ports]
         self._up = [[numbers[mesh.port_router(gpu, port), switches[port]] for port in ports] for gpu in gpus]
         self._down = [[numbers[switches[port], mesh.port_router(gpu, port)] for gpu in gpus] for port in ports]
         self._port_router = port_router
         # Along the row first, then along the column: such routes cannot wait for each other in a circle (Dally and Seitz, 1987).
         within = range(self._routers)
-        first_routers = [mesh.size + gpu * self._routers for gpu in range(own.gpus)]
+        first_routers = [mesh.size + gpu * self._routers for gpu in range(options.gpus)]
         self._within = [
-            [numbers.get((first + here, first + _towards(here, there, own.columns, places))) for there in within]
+            [numbers.get((first + here, first + _towards(here, there, options.columns, places))) for there in within]
             for first in first_routers
             for here in within
         ]

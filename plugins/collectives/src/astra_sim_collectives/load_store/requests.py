@@ -14,14 +14,33 @@ import attrs
 from astra_sim.graph import Compute, Operation, Pass, Receive, Send, Wait
 from astra_sim.schedule import Peer
 
-from astra_sim_collectives.load_store.gpu_mesh import GpuMesh
-
 _LOAD, _LINE, _STORE, _ACKNOWLEDGE, _FIRST_COUNTER = range(5)
 
 
 @attrs.frozen
-class Limits:
-    """Sizes of requests (bytes), loads and stores of a workgroup in flight, and picoseconds to add a line of so many bytes to another."""
+class GpuParts:
+    """The NPUs of a GPU: its compute units, then its memory channels. GPUs follow each other."""
+
+    units: int
+    channels: int
+
+    @property
+    def npus(self) -> int:
+        """NPUs of a GPU."""
+        return self.units + self.channels
+
+    def unit(self, gpu: int, number: int) -> int:
+        """The NPU of a compute unit."""
+        return gpu * self.npus + number
+
+    def channel(self, gpu: int, number: int) -> int:
+        """The NPU of a memory channel."""
+        return gpu * self.npus + self.units + number
+
+
+@attrs.frozen
+class RequestLimits:
+    """Sizes of requests (bytes), loads and stores of a workgroup in flight, and the time to add a line to another (ps a byte)."""
 
     line_bytes: int
     control_bytes: int
@@ -33,8 +52,8 @@ class Limits:
 class Requests:
     """The operations of all NPUs, which grow request by request. Operations are named by their numbers in the program of their NPU."""
 
-    def __init__(self, mesh: GpuMesh, limits: Limits) -> None:
-        self.mesh = mesh
+    def __init__(self, parts: GpuParts, limits: RequestLimits) -> None:
+        self.parts = parts
         self.limits = limits
         self.programs: dict[int, list[Operation]] = defaultdict(list)
         self.lines = 0
@@ -60,7 +79,7 @@ class Requests:
 
     def channel_of(self, gpu: int, address: int) -> int:
         """The channel of a byte of a GPU's memory: lines are dealt out to channels one by one."""
-        return self.mesh.channel(gpu, address // self.limits.line_bytes % self.mesh.options.channels)
+        return self.parts.channel(gpu, address // self.limits.line_bytes % self.parts.channels)
 
     def load(self, unit: int, gpu: int, address: int, size: int, after: Sequence[int]) -> int:
         """Load a line, or a part of one. Returns the operation that has the data."""
@@ -87,7 +106,7 @@ class Requests:
     def _counter(self, gpu: int, key: Hashable) -> tuple[int, int]:
         """The channel and the tag of a counter at a GPU. Acquires have the tag above."""
         number = self._tags.setdefault((gpu, key), len(self._tags))
-        return self.mesh.channel(gpu, number % self.mesh.options.channels), _FIRST_COUNTER + 3 * number
+        return self.parts.channel(gpu, number % self.parts.channels), _FIRST_COUNTER + 3 * number
 
     def release(self, unit: int, gpu: int, key: Hashable, after: Sequence[int]) -> None:
         """Add one to a counter at a GPU."""

@@ -16,12 +16,11 @@ import attrs
 from astra_sim import InputError, option
 from astra_sim.context import Context
 from astra_sim.graph import ExecutionGraph, Figure, NpuProgram, ProgramTimes
-from astra_sim.platform import bytes_per_ns
+from astra_sim.platform import Platform, bytes_per_ns
 from astra_sim.schedule import Collective
 
-from astra_sim_collectives.load_store.gpu_mesh import GpuMesh
 from astra_sim_collectives.load_store.pairs import PAIRS, all_pairs
-from astra_sim_collectives.load_store.requests import Acquire, Limits, Requests
+from astra_sim_collectives.load_store.requests import Acquire, GpuParts, RequestLimits, Requests
 from astra_sim_collectives.mscclpp_events import events_of, follow_data
 from astra_sim_collectives.mscclpp_plan import (
     GETTING,
@@ -53,33 +52,35 @@ class LoadStoreOptions:
     wavefronts: int = option(4, minimum=1, maximum=64, help="wavefronts of a workgroup, which share its lines")
     unroll: int = option(4, minimum=1, maximum=256, help="loads of a wavefront in flight")
     outstanding: int = option(64, minimum=1, maximum=4096, help="loads, and stores, of a compute unit in flight at most")
+    compute_units: int = option(
+        0, minimum=0, maximum=1 << 20, help="compute units of a GPU, the first of its NPUs; 0: as the platform says"
+    )
+    channels: int = option(0, minimum=0, maximum=1 << 20, help="memory channels of a GPU, its other NPUs; 0: as the platform says")
     add_gib_per_s: float = option(256.0, above=0, help="data that a compute unit adds to others", unit="2^30 bytes/s")
 
 
 def load_store(options: LoadStoreOptions, context: Context) -> ExecutionGraph:
     """The graph of a plan. Raises InputError if it does not fit the platform, or does not do the collective that it names."""
-    dimensions = context.platform.dimensions
-    mesh = dimensions[0].topology if len(dimensions) == 1 else None
-    if not isinstance(mesh, GpuMesh):
-        raise InputError("this workload runs on the inside of GPUs; expected --platform plugin:gpu_mesh")
-    plan = (
-        read_plan(options.file) if options.file else all_pairs(options.collective, options.transfer, mesh.options.gpus, options.workgroups)
-    )
-    if len(plan.blocks) != mesh.options.gpus:
-        raise InputError(f"{plan.path} is for {len(plan.blocks)} GPUs, and the platform has {mesh.options.gpus}; expected as many")
+    parts = _parts(options, context.platform)
+    gpus = context.platform.npus // parts.npus
+    if gpus < 2:
+        raise InputError("one GPU exchanges with no other; expected a platform of several")
+    plan = read_plan(options.file) if options.file else all_pairs(options.collective, options.transfer, gpus, options.workgroups)
+    if len(plan.blocks) != gpus:
+        raise InputError(f"{plan.path} is for {len(plan.blocks)} GPUs, and the platform has {gpus}; expected as many")
     if options.bytes % plan.chunks:
         raise InputError(f"bytes is {options.bytes}; expected a multiple of {plan.chunks}, the chunks of {plan.path}")
     follow_data(plan, events_of(plan))  # the proof that it does its collective
-    limits = Limits(
+    limits = RequestLimits(
         line_bytes=options.line_bytes,
         control_bytes=options.control_bytes,
         loads=min(options.outstanding, options.wavefronts * options.unroll),
         stores=options.outstanding,
         add_ps_per_byte=1000 / bytes_per_ns(options.add_gib_per_s),
     )
-    requests = PlanRequests(plan, Requests(mesh, limits), options.bytes // plan.chunks).written()
+    requests = PlanRequests(plan, Requests(parts, limits), options.bytes // plan.chunks).written()
     logical = tuple(context.platform.logical_dimensions())
-    idle = [npu for npu in range(mesh.size) if npu not in requests.programs and npu != 0]
+    idle = [npu for npu in range(context.platform.npus) if npu not in requests.programs and npu != 0]
     others = [NpuProgram(operations, (npu,)) for npu, operations in sorted(requests.programs.items()) if npu != 0]
     others += [NpuProgram((), idle)] if idle else []
     return ExecutionGraph(
@@ -90,6 +91,19 @@ def load_store(options: LoadStoreOptions, context: Context) -> ExecutionGraph:
         figures=_Figures(plan, options.bytes, requests.lines),
         keeps_order=True,
     )
+
+
+def _parts(options: LoadStoreOptions, platform: Platform) -> GpuParts:
+    """The NPUs of a GPU: those of the options, or of the platform. Raises InputError."""
+    named = platform.dimensions[0].topology.device_parts if len(platform.dimensions) == 1 else {}
+    units, channels = options.compute_units or named.get("compute_units", 0), options.channels or named.get("memory_channels", 0)
+    if not units or not channels:
+        raise InputError(
+            "the NPUs of this platform are whole devices; expected --platform plugin:gpu_mesh, or compute_units and channels of a GPU"
+        )
+    if platform.npus % (units + channels):
+        raise InputError(f"{platform.npus} NPUs are no whole number of GPUs with {units} compute units and {channels} channels")
+    return GpuParts(units, channels)
 
 
 class PlanRequests:
@@ -109,15 +123,15 @@ class PlanRequests:
         if lines > MOST_LINES:
             raise InputError(f"{lines} loads and stores; expected at most {MOST_LINES}: fewer bytes, or a larger line_bytes")
         for gpu, blocks in enumerate(self._plan.blocks):
-            if len(blocks) > self._requests.mesh.units:
+            if len(blocks) > self._requests.parts.units:
                 raise self._error(
-                    f"gpus[{gpu}]", f"has {len(blocks)} thread blocks, and a GPU of the platform {self._requests.mesh.units} compute units"
+                    f"gpus[{gpu}]", f"has {len(blocks)} thread blocks, and a GPU of the platform {self._requests.parts.units} compute units"
                 )
             barriers: dict[tuple[int, int], int] = defaultdict(int)
             for block in blocks:
                 self._count_barriers(block, barriers)
             for number, block in enumerate(blocks):
-                self._block(gpu, self._requests.mesh.unit(gpu, number), block, barriers)
+                self._block(gpu, self._requests.parts.unit(gpu, number), block, barriers)
         for acquire, gpu, key, operation in self._acquires:
             if acquire.releases.stop > (count := self._requests.released(gpu, key)):
                 raise self._error(operation.where, f"{operation.name} needs release {acquire.releases.stop}, and there are {count}")
@@ -183,7 +197,7 @@ class PlanRequests:
         sources, targets = operation.sources, operation.targets
         if not sources:
             return before
-        lines = _Lines(self._requests, unit, before)
+        lines = _LineWindow(self._requests, unit, before)
         length = sources[0].length * self._chunk_bytes
         if operation.name in REDUCING:
             rows = [(sources, targets)]
@@ -216,7 +230,7 @@ class PlanRequests:
         return InputError(f"{self._plan.path}: {where}: {what}")
 
 
-class _Lines:
+class _LineWindow:
     """The lines of an operation: no more loads and stores are in flight than the limits allow."""
 
     def __init__(self, requests: Requests, unit: int, before: Sequence[int]) -> None:
