@@ -205,7 +205,7 @@ class _Completed(Topology):
             return object.__getattribute__(self, name)
         original = object.__getattribute__(self, "_own")
         if name == "__class__":
-            return topology.__class__
+            return original.__class__
         if name in _REQUIRED:
             return getattr(original, name)
         value = getattr(original, name, _MISSING)
