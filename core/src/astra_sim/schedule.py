@@ -583,9 +583,10 @@ def lower(schedule: Schedule) -> tuple[LoweredProgram, ...]:
     for index in range(ranks):
         _check_peers(schedule.program(index), index, ranks)
         posted.append(_receives(schedule.program(index), partial(_absolute, index, ranks)))
+    targets = [{peer.of(index, ranks) for peer in _targets(schedule.program(index))} for index in range(ranks)]
     for index, receives in enumerate(posted):
         for source, receipts in receives.items():
-            if index not in {peer.of(source, ranks) for peer in _targets(schedule.program(source))}:
+            if index not in targets[source]:
                 raise ScheduleError(f"rank {index} posts {len(receipts)} receives from rank {source}, which sends 0 messages")
     return tuple(
         _lower(
@@ -696,8 +697,10 @@ def _absolute(index: int, ranks: int, peer: Peer) -> int:
     return peer.of(index, ranks)
 
 
-def _targets(program: RankProgram) -> list[Peer]:
-    return [peer for step in program.steps if step.targets is not None for peer in step.targets.each()]
+def _targets(program: RankProgram) -> Iterable[Peer]:
+    """The different peers to which a program sends."""
+    runs = dict.fromkeys(run for step in program.steps if (run := step.targets) is not None)
+    return dict.fromkeys(peer for run in runs for peer in run.each())
 
 
 def _is_relative(program: RankProgram) -> bool:

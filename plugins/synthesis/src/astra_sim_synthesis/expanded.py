@@ -13,13 +13,30 @@ from astra_sim.system import PhasePlan
 
 def expanded(schedule: Schedule) -> Schedule:
     """The same schedule by numbers. Raises ScheduleError for pieces that a switch joins."""
-    n, parts = schedule.ranks, has_parts(schedule)
+    n = schedule.ranks
+    if not schedule.is_shared and all(map(_is_by_number, schedule.programs)):
+        return schedule
+    parts = has_parts(schedule)
     programs = []
     for index in range(n):
         program = schedule.program(index)
         steps = _steps(program, index, n, 0, lambda step, index=index: _absolute(step, index, n, parts))  # type: ignore[misc]
         programs.append(RankProgram(tuple(steps), 1))
     return Schedule(n, tuple(programs), schedule.output_bytes, schedule.collective)
+
+
+def _is_by_number(program: RankProgram) -> bool:
+    """Whether each step of a program is one send of pieces to a rank or one receive from it, all by number."""
+    if program.starts != 1:
+        return False
+    for step in program.steps:
+        if step.times != 1 or (step.send_to is None) == (step.receive_from is None) or step.after is None or step.after_arrivals:
+            return False
+        if (step.send_to or step.receive_from or rank(0)).operator != "rank":
+            return False
+        if any(isinstance(piece, tuple) and piece[0] in PARTS for piece in step.pieces_of(0)):
+            return False
+    return True
 
 
 def merged_schedule(request: Request, phases: Sequence[PhasePlan], npus: int) -> Schedule:

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from xml.sax.saxutils import quoteattr
 
-from astra_sim.schedule import Collective, Request, Schedule, Step
+from astra_sim.schedule import Collective, Request, Schedule
 from astra_sim.schedule_bytes import cut_of
+
+from astra_sim_synthesis.places import ChunkPlace, MessageRun, PiecePlaces
 
 NAMES = {
     Collective.ALL_REDUCE: "allreduce",
@@ -30,9 +32,10 @@ def msccl_xml(schedule: Schedule, request: Request, name: str) -> str:
         f" coll=\"{NAMES[kind]}\" inplace=\"{int(in_place)}\" outofplace=\"{int(not in_place)}\" redop=\"sum\""
         f" minBytes=\"{request.bytes}\" maxBytes=\"{request.bytes}\">")
     ]  # fmt: skip
-    sent = sent_in_order(schedule)
+    places = PiecePlaces(schedule, kind)
+    sent = {ends: [places.runs(names, *ends) for names in messages] for ends, messages in sent_in_order(schedule).items()}
     for rank in range(n):
-        lines += _gpu(schedule, rank, sent, kind, pieces)
+        lines += _gpu(schedule, rank, sent, kind, pieces, places.scratch[rank])
     return "\n".join([*lines, "</algo>", ""])
 
 
@@ -65,7 +68,9 @@ class _MscclBlock:
         return [head, *steps, "    </tb>"]
 
 
-def _gpu(schedule: Schedule, rank: int, sent: dict[tuple[int, int], list[Sequence[object]]], kind: Collective, pieces: int) -> list[str]:
+def _gpu(
+    schedule: Schedule, rank: int, sent: dict[tuple[int, int], list[list[MessageRun]]], kind: Collective, pieces: int, scratch: int
+) -> list[str]:
     """The lines of a GPU: its blocks, each with steps in order."""
     n = schedule.ranks
     blocks: dict[tuple[str, int], _MscclBlock] = {}
@@ -77,19 +82,20 @@ def _gpu(schedule: Schedule, rank: int, sent: dict[tuple[int, int], list[Sequenc
             blocks[key] = _MscclBlock(len(blocks), peer if direction == "s" else -1, peer if direction == "r" else -1)
         return blocks[key]
 
-    received: dict[int, int] = {}
+    received, delivered = dict[int, int](), dict[int, int]()
     for step in schedule.program(rank).steps:
         if step.receive_from is not None:
             source = step.receive_from.of(rank, n)
             number = received.get(source, 0)
             received[source] = number + 1
             into = block("r", source)
-            for first, count in runs_of(sent[source, rank][number], kind, pieces, "target"):
-                _receive(into, step, kind, first, count)
+            for run in sent[source, rank][number]:
+                into.add("rrc" if step.reduce else "r", _where(run.target, run.target, run.chunks), (-1, -1))
             posted.append((into.number, len(into.steps) - 1))
             continue
         assert step.send_to is not None
-        out = block("s", step.send_to.of(rank, n))
+        to = step.send_to.of(rank, n)
+        out = block("s", to)
         awaited = dict(posted[: max(0, (step.after or 0) - 1)])  # of each block the last
         waits = [(other, last) for other, last in awaited.items() if out.seen.get(other, -1) < last]
         out.seen.update(waits)
@@ -99,12 +105,11 @@ def _gpu(schedule: Schedule, rank: int, sent: dict[tuple[int, int], list[Sequenc
         for earlier in waits[:-1]:
             out.add("nop", 'srcbuf="i" srcoff="-1" dstbuf="o" dstoff="-1" cnt="0"', earlier)
         last_wait = waits[-1] if waits else (-1, -1)
-        for first, count in runs_of(list(step.pieces_of(0)), kind, pieces, "source"):
-            source_buffer, target_buffer = buffers_of(kind)
-            offset = target_of(kind, first, rank, pieces)
-            out.add("s", f'srcbuf="{source_buffer}" srcoff="{first}" dstbuf="{target_buffer}" dstoff="{offset}" cnt="{count}"', last_wait)
+        for run in sent[rank, to][delivered.get(to, 0)]:
+            out.add("s", _where(run.source, run.target, run.chunks), last_wait)
             last_wait = -1, -1
-    lines = [f'  <gpu id="{rank}" i_chunks="{inputs_of(kind, n, pieces)}" o_chunks="{outputs_of(kind, n, pieces)}" s_chunks="0">']
+        delivered[to] = delivered.get(to, 0) + 1
+    lines = [f'  <gpu id="{rank}" i_chunks="{inputs_of(kind, n, pieces)}" o_chunks="{outputs_of(kind, n, pieces)}" s_chunks="{scratch}">']
     if kind is Collective.ALL_TO_ALL:
         own = _MscclBlock(len(blocks), -1, -1)
         own.add("cpy", f'srcbuf="i" srcoff="{rank * pieces}" dstbuf="o" dstoff="{rank * pieces}" cnt="{pieces}"', (-1, -1))
@@ -114,17 +119,8 @@ def _gpu(schedule: Schedule, rank: int, sent: dict[tuple[int, int], list[Sequenc
     return [*lines, "  </gpu>"]
 
 
-def _receive(into: _MscclBlock, step: Step, kind: Collective, first: int, count: int) -> None:
-    buffer = buffers_of(kind)[1]
-    where = f'srcbuf="{buffer}" srcoff="{first}" dstbuf="{buffer}" dstoff="{first}" cnt="{count}"'
-    into.add("rrc" if step.reduce else "r", where, (-1, -1))
-
-
-def buffers_of(kind: Collective) -> tuple[str, str]:
-    """The buffers of sender and receiver: in place the larger of the two."""
-    if kind is Collective.ALL_TO_ALL:
-        return "i", "o"
-    return ("o", "o") if kind is Collective.ALL_GATHER else ("i", "i")
+def _where(source: ChunkPlace, target: ChunkPlace, count: int) -> str:
+    return f'srcbuf="{source.buffer}" srcoff="{source.chunk}" dstbuf="{target.buffer}" dstoff="{target.chunk}" cnt="{count}"'
 
 
 def inputs_of(kind: Collective, ranks: int, pieces: int) -> int:
@@ -135,28 +131,3 @@ def inputs_of(kind: Collective, ranks: int, pieces: int) -> int:
 def outputs_of(kind: Collective, ranks: int, pieces: int) -> int:
     """Chunks of its output."""
     return pieces if kind is Collective.REDUCE_SCATTER else ranks * pieces
-
-
-def target_of(kind: Collective, first: int, rank: int, pieces: int) -> int:
-    """The position at which the receiver writes data read from chunk `first`."""
-    return rank * pieces + first % pieces if kind is Collective.ALL_TO_ALL else first
-
-
-def runs_of(names: Sequence[object], kind: Collective, pieces: int, end: str) -> list[tuple[int, int]]:
-    """Contiguous chunks: the first and their number. Of piece (a, b) of an all-to-all rank a has it at b, b at a's."""
-    places = []
-    for name in names:
-        if kind is Collective.ALL_TO_ALL:
-            assert isinstance(name, tuple)
-            source, piece = name
-            places.append(piece if end == "source" else source * pieces + piece % pieces)
-        else:
-            assert isinstance(name, int)
-            places.append(name)
-    result: list[tuple[int, int]] = []
-    for place in places:
-        if result and sum(result[-1]) == place and (kind is not Collective.ALL_TO_ALL or place % pieces):
-            result[-1] = result[-1][0], result[-1][1] + 1
-        else:
-            result.append((place, 1))
-    return result

@@ -6,6 +6,7 @@ it needs, and adds up the data put into its scratch buffer. Each message is a pu
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +14,8 @@ from typing import Any
 from astra_sim.schedule import Collective, Request, Schedule, Step
 from astra_sim.schedule_bytes import cut_of
 
-from astra_sim_synthesis.msccl_file import NAMES, buffers_of, inputs_of, outputs_of, runs_of, sent_in_order, target_of
+from astra_sim_synthesis.msccl_file import NAMES, inputs_of, outputs_of, sent_in_order
+from astra_sim_synthesis.places import ChunkPlace, MessageRun, PiecePlaces, in_place_buffer
 
 _CHANNEL = {"channel_type": "memory"}
 
@@ -21,14 +23,15 @@ _CHANNEL = {"channel_type": "memory"}
 def mscclpp_json(schedule: Schedule, request: Request, name: str) -> str:
     """The text of the file of a schedule that has a program for each rank, whose messages carry named pieces."""
     kind, pieces, n = request.collective, cut_of(schedule), request.ranks
-    messages = _messages(schedule, kind, pieces)
+    places = PiecePlaces(schedule, kind)
+    messages = _messages(schedule, places)
     table = {
         "name": name,
         "collective": NAMES[kind],
         "protocol": "Simple",
         "inplace": kind is not Collective.ALL_TO_ALL,
         "reuse_resources": False,
-        "gpus": [_gpu(schedule, rank, messages, kind, pieces) for rank in range(n)],
+        "gpus": [_gpu(schedule, rank, messages, kind, pieces, places.scratch[rank]) for rank in range(n)],
         "num_threads_per_block": 1024,
         "use_double_scratch_buffer": False,
         "buffer_alignment": 16,
@@ -39,60 +42,56 @@ def mscclpp_json(schedule: Schedule, request: Request, name: str) -> str:
 
 
 class _PlanMessage:
-    """A message: its runs of chunks at the source and at the destination, and their place in the scratch buffer until they are added."""
+    """A message: its runs of chunks, and the first chunk in the scratch buffer of those that are to be added; None: they are not."""
 
-    def __init__(self, sources: Sequence[tuple[int, int]], targets: Sequence[tuple[int, int]]) -> None:
-        self.sources, self.targets = sources, targets
+    def __init__(self, runs: Sequence[MessageRun]) -> None:
+        self.runs = runs
         self.scratch: int | None = None
 
     @property
     def length(self) -> int:
         """Its chunks."""
-        return sum(count for _, count in self.sources)
+        return sum(run.chunks for run in self.runs)
 
-    def places(self, buffer: str) -> list[tuple[str, int, int]]:
-        """The positions of its runs."""
+    def landings(self) -> list[ChunkPlace]:
+        """The place where each run is put."""
         if self.scratch is None:
-            return [(buffer, first, count) for first, count in self.targets]
-        before = [sum(count for _, count in self.targets[:number]) for number in range(len(self.targets))]
-        return [("s", self.scratch + offset, count) for offset, (_, count) in zip(before, self.targets, strict=True)]
+            return [run.target for run in self.runs]
+        before = itertools.accumulate((run.chunks for run in self.runs), initial=self.scratch)
+        return [ChunkPlace("s", first) for first, _ in zip(before, self.runs, strict=False)]
 
 
-def _messages(schedule: Schedule, kind: Collective, pieces: int) -> dict[tuple[int, int], list[_PlanMessage]]:
+def _messages(schedule: Schedule, places: PiecePlaces) -> dict[tuple[int, int], list[_PlanMessage]]:
     """The messages from each rank to each other one, in order."""
-
-    def message_of(names: Sequence[object], sender: int) -> _PlanMessage:
-        sources = runs_of(names, kind, pieces, "source")
-        return _PlanMessage(sources, [(target_of(kind, first, sender, pieces), count) for first, count in sources])
-
-    result = {ends: [message_of(names, ends[0]) for names in sent] for ends, sent in sent_in_order(schedule).items()}
+    sent = sent_in_order(schedule).items()
+    result = {ends: [_PlanMessage(places.runs(names, *ends)) for names in messages] for ends, messages in sent}
     for rank in range(schedule.ranks):
-        scratch, seen = 0, dict[int, int]()
+        seen = dict[int, int]()
         for step in schedule.program(rank).steps:
             if step.receive_from is not None:
                 source = step.receive_from.of(rank, schedule.ranks)
                 message = result[source, rank][seen.get(source, 0)]
                 seen[source] = seen.get(source, 0) + 1
                 if step.reduce:
-                    message.scratch = scratch
-                    scratch += message.length
+                    message.scratch = places.scratch[rank]
+                    places.scratch[rank] += message.length
     return result
 
 
 class _MscclppBlock:
     """The operations of a rank, which has a channel to each peer, and two buffers of each: the one with results, and scratch."""
 
-    def __init__(self, rank: int, peers: Sequence[int], buffer: str) -> None:
-        self.rank, self.peers, self.buffer = rank, peers, buffer
+    def __init__(self, rank: int, peers: Sequence[int]) -> None:
+        self.rank, self.peers = rank, peers
         self.ops: list[dict[str, Any]] = []
         self._received: dict[int, int] = {}
 
-    def put(self, message: _PlanMessage, peer: int, buffer: str) -> None:
+    def put(self, message: _PlanMessage, peer: int) -> None:
         """A put for each run of a message, and a signal."""
         number = self.peers.index(peer)
-        for (first, count), (there, at, _) in zip(message.sources, message.places(self.buffer), strict=True):
-            source = {"type": buffer, "index": first, "size": count}
-            target = {"buffer_id": 2 * number + (there == "s"), "index": at, "size": count}
+        for run, there in zip(message.runs, message.landings(), strict=True):
+            source = {"type": run.source.buffer, "index": run.source.chunk, "size": run.chunks}
+            target = {"buffer_id": 2 * number + (there.buffer == "s"), "index": there.chunk, "size": run.chunks}
             self.ops.append({"name": "put", "src_buff": [source], "dst_buff": [target], "channel_ids": [number], **_CHANNEL})
         self.ops.append({"name": "signal", "channel_ids": [number], **_CHANNEL})
 
@@ -103,20 +102,20 @@ class _MscclppBlock:
         message = messages[source, self.rank][self._received.get(source, 0)]
         self._received[source] = self._received.get(source, 0) + 1
         self.ops.append({"name": "wait", "channel_ids": [self.peers.index(source)], **_CHANNEL})
-        for (first, count), (_, at, _) in zip(message.targets, message.places(self.buffer), strict=True):
+        for run, there in zip(message.runs, message.landings(), strict=True):
             if message.scratch is not None:
-                here = {"type": self.buffer, "index": first, "size": count}
-                added = {"type": "s", "index": at, "size": count}
+                here = {"type": run.target.buffer, "index": run.target.chunk, "size": run.chunks}
+                added = {"type": there.buffer, "index": there.chunk, "size": run.chunks}
                 self.ops.append({"name": "re", "src_buff": [here, added], "dst_buff": [here], "reduce_op": "sum"})
 
 
 def _gpu(
-    schedule: Schedule, rank: int, messages: dict[tuple[int, int], list[_PlanMessage]], kind: Collective, pieces: int
+    schedule: Schedule, rank: int, messages: dict[tuple[int, int], list[_PlanMessage]], kind: Collective, pieces: int, scratch: int
 ) -> dict[str, Any]:
     """The table of a GPU."""
-    n, (source_buffer, target_buffer) = schedule.ranks, buffers_of(kind)
+    n, target_buffer = schedule.ranks, "o" if kind is Collective.ALL_TO_ALL else in_place_buffer(kind)
     peers = [peer for peer in range(n) if peer != rank]
-    block = _MscclppBlock(rank, peers, target_buffer)
+    block = _MscclppBlock(rank, peers)
     if kind is Collective.ALL_TO_ALL:
         source, target = ({"type": buffer, "index": rank * pieces, "size": pieces} for buffer in ("i", "o"))
         block.ops.append({"name": "copy", "src_buff": [source], "dst_buff": [target]})
@@ -131,11 +130,10 @@ def _gpu(
         for each in pending[taken:needed]:
             block.take(each, messages, n)
         taken, peer = needed, step.send_to.of(rank, n)
-        block.put(messages[rank, peer][sent.get(peer, 0)], peer, source_buffer)
+        block.put(messages[rank, peer][sent.get(peer, 0)], peer)
         sent[peer] = sent.get(peer, 0) + 1
     for each in pending[taken:]:
         block.take(each, messages, n)
-    scratch = sum(each.length for (_, to), of_pair in messages.items() if to == rank for each in of_pair if each.scratch is not None)
     every = list(range(len(peers)))
     return {
         "id": rank,

@@ -5,6 +5,7 @@ The plan is never slower than the system layer's own algorithm (`auto`), because
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
@@ -19,9 +20,10 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import connected_components
 
 from astra_sim_synthesis.bounds import Bound, lower_bound
+from astra_sim_synthesis.buckets import in_buckets, torus_of
 from astra_sim_synthesis.circulant import circulant
 from astra_sim_synthesis.edges import RankGraph, rank_graph
-from astra_sim_synthesis.exchanges import straight
+from astra_sim_synthesis.exchanges import relayed, straight
 from astra_sim_synthesis.expanded import expanded, merged_schedule
 from astra_sim_synthesis.judge import Judge
 from astra_sim_synthesis.programs import DATA_ONLY, PACED, schedule_of
@@ -34,6 +36,8 @@ NETWORK = "plugin:analytical?congestion=aware&switching=cut_through&rounding=pic
 """The network on which plans are compared unless another is named: messages wait at links in the order in which they come."""
 MOST_RANKS = 160
 """For which trees are packed."""
+MOST_IN_BUCKETS = 1024
+"""For which rings in all dimensions at once are planned."""
 _MOST_MESSAGES = 32_000
 _CLOSE = 1.01
 """Of the lower bound: trees are not cut finer if they are as close."""
@@ -81,6 +85,12 @@ class _Candidate:
     method: str
     planned_ns: float
     make: Callable[[], Schedule]
+
+    @property
+    def kind(self) -> str:
+        """Exchanges straight or over neighbours, buckets, or trees."""
+        name = self.method.partition(",")[0]
+        return name if name.partition(" ")[0] in ("straight", "exchanges", "buckets") else "trees"
 
 
 def synthesize(
@@ -160,27 +170,29 @@ class Synthesizer:
             yield _Candidate(f"as auto does it: {phases[0].algorithm}", 0.0, lambda: phases[0].schedule)
 
     def _promising(self, request: Request, bound_ns: float) -> list[_Candidate]:
-        """The candidates with the shortest times by themselves, each with and without pacing; and those without a time."""
+        """Of each kind the candidates with the shortest times by themselves, each with and without pacing; and those without a time."""
         timed = sorted(self._timed(request, bound_ns), key=lambda candidate: candidate.planned_ns)
-        return [*timed[: 2 * _SIMULATED], *self._shared(request)]
+        kinds = dict.fromkeys(candidate.kind for candidate in timed)
+        best = [[candidate for candidate in timed if candidate.kind == kind][: 2 * _SIMULATED] for kind in kinds]
+        return [*itertools.chain.from_iterable(best), *self._shared(request)]
 
     def _shared(self, request: Request) -> Iterator[_Candidate]:
         if request.collective is not Collective.ALL_TO_ALL:
             yield _Candidate("circulant rounds", 0.0, lambda: circulant(request))
 
     def _timed(self, request: Request, bound_ns: float) -> Iterator[_Candidate]:
-        """Plans of trees with their times, the fastest first."""
-        plans: list[tuple[str, float, list[Transfer]]] = []
+        """Plans with their times by themselves, each paced and not."""
+        plans = list(self._buckets(request))
+        paces = [(PACED, ""), (DATA_ONLY, ", not paced")]
         if request.ranks > MOST_RANKS:
-            return
-        if request.collective is Collective.ALL_TO_ALL:
+            del paces[1:]  # a schedule of so many ranks takes seconds to make
+        elif request.collective is Collective.ALL_TO_ALL:
             plans += self._exchanges(request)
         elif _is_connected(self._graph(False)):
             plans += self._trees_of(request, bound_ns)
         for method, time_ns, transfers in plans:
-            for lag, how in ((PACED, ""), (DATA_ONLY, ", not paced")):
-                make = _maker(request, transfers, lag)
-                yield _Candidate(method + how, time_ns, make)
+            for lag, how in paces:
+                yield _Candidate(method + how, time_ns, _maker(request, transfers, lag))
 
     def _graph(self, through_npus: bool) -> RankGraph:
         if through_npus not in self._graphs:
@@ -197,6 +209,30 @@ class Synthesizer:
                 transfers = straight(graph, request, pieces)
                 time_ns = schedule_in_time(transfers, graph.link_bandwidth.tolist(), self.judge.endpoint_ns)
                 yield f"straight exchanges in turn, {pieces} a pair", time_ns, transfers
+        yield from self._relays(request)
+
+    def _relays(self, request: Request) -> Iterator[tuple[str, float, list[Transfer]]]:
+        """Exchanges over neighbours, if not all ranks are neighbours."""
+        graph, n = self._graph(False), request.ranks
+        if len(graph.edges) >= n * (n - 1) or not _is_connected(graph):
+            return
+        for pieces in (1, 2, 4, 8):
+            if request.bytes < n * pieces or n * (n - 1) * pieces > _MOST_MESSAGES:
+                return
+            transfers = relayed(graph, request, pieces)
+            if len(transfers) > _MOST_MESSAGES:
+                return
+            time_ns = schedule_in_time(transfers, graph.link_bandwidth.tolist(), self.judge.endpoint_ns)
+            yield f"exchanges over neighbours, {pieces} a pair", time_ns, transfers
+
+    def _buckets(self, request: Request) -> Iterator[tuple[str, float, list[Transfer]]]:
+        """The plan of rings in all dimensions at once, if there are several."""
+        torus = torus_of(self.platform)
+        if torus is None or len(torus.sizes) < 2 or request.collective is Collective.ALL_TO_ALL or request.ranks > MOST_IN_BUCKETS:
+            return
+        transfers = in_buckets(self._graph(False), torus, request, self.judge.endpoint_ns)
+        if transfers is not None:
+            yield "buckets in all dimensions at once", max(transfer.arrival for transfer in transfers), transfers
 
     def _trees_of(self, request: Request, bound_ns: float) -> Iterator[tuple[str, float, list[Transfer]]]:
         """Plans of trees that are cut finer and finer, until one is near the bound."""
