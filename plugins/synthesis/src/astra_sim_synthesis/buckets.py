@@ -93,9 +93,12 @@ def _load(torus: Torus, order: Sequence[int], dimension: int) -> float:
 
 
 def in_buckets(graph: RankGraph, torus: Torus, request: Request, step_ns: float) -> list[Transfer] | None:
-    """The messages of an all-gather, a reduce-scatter, or of both one after the other, with their times; None if there are too many."""
+    """The messages of an all-gather, a reduce-scatter, or of both one after the other, with their times.
+
+    None if there are too many, or if a link is down.
+    """
     orders = orders_of_parts(torus, graph.ranks)
-    if orders is None:
+    if orders is None or not _is_whole(graph, torus):
         return None
     bandwidth = graph.link_bandwidth.tolist()
     out = inwards = None
@@ -110,6 +113,12 @@ def in_buckets(graph: RankGraph, torus: Torus, request: Request, step_ns: float)
     transfers = [*(inwards or ()), *(out or ())]
     schedule_in_time(transfers, bandwidth, step_ns)
     return transfers
+
+
+def _is_whole(graph: RankGraph, torus: Torus) -> bool:
+    """Whether all links between neighbours are up."""
+    ends = itertools.product(range(graph.ranks), range(len(torus.sizes)), (1, -1))
+    return all((rank, torus.next(rank, dimension, direction)) in graph.number_of for rank, dimension, direction in ends)
 
 
 def _gathered(graph: RankGraph, torus: Torus, request: Request, orders: Sequence[Sequence[int]]) -> list[Transfer]:
