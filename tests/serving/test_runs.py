@@ -15,6 +15,7 @@ from astra_sim import CapacityError, InputError
 from astra_sim.random import RandomStream
 from astra_sim_serving import serve
 from astra_sim_serving.arrivals import arrival_times
+from astra_sim_serving.explanation import bands
 from astra_sim_serving.result import ServingResult
 from astra_sim_serving.routers import ROUTERS
 
@@ -443,3 +444,10 @@ def test_a_run_that_is_stopped_keeps_what_is_done() -> None:
     assert not result.is_complete
     assert 0 < requests["finished"] < requests["arrived"] < 20_000
     assert requests["unfinished"] == requests["arrived"] - requests["finished"]
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 50, 99, 100, 1001])
+def test_each_request_is_in_one_band(count: int) -> None:
+    whole, *groups = bands([(float(number), 1.0) for number in range(count)], ("a", "b"))
+    assert whole["count"] == count == sum(group["count"] for group in groups)
+    assert sum(group["count"] * group["mean_s"] for group in groups) == pytest.approx(count * whole["mean_s"])  # type: ignore[operator, misc]

@@ -36,14 +36,15 @@ def explain(sequences: Sequence[RequestSequence], front_end_s: float) -> dict[st
     """Mean seconds of each cause, for groups of finished requests by rank of their time."""
     first = [ttft_causes(each, front_end_s) for each in sequences]
     further = [tpot_causes(each) for each in sequences if each.generated > 1]
-    return {"ttft": _bands(first, TTFT_CAUSES), "tpot": _bands(further, TPOT_CAUSES)}
+    return {"ttft": bands(first, TTFT_CAUSES), "tpot": bands(further, TPOT_CAUSES)}
 
 
-def _bands(rows: list[tuple[float, ...]], causes: tuple[str, ...]) -> list[dict[str, object]]:
+def bands(rows: list[tuple[float, ...]], causes: tuple[str, ...]) -> list[dict[str, object]]:
+    """Mean seconds of each cause for all rows and for each group of `BANDS`; a row is in one group."""
     rows = sorted(rows, key=sum)
     result: list[dict[str, object]] = []
     for name, begin, end in BANDS:
-        band = rows[int(begin * len(rows)) : -int(-end * len(rows) // 1)]
+        band = rows[round(begin * len(rows)) : round(end * len(rows))]
         if band:
             means = {cause: sum(row[place] for row in band) / len(band) for place, cause in enumerate(causes)}
             result.append({"requests": name, "count": len(band), "mean_s": sum(means.values()), **means})
