@@ -94,6 +94,7 @@ def test_placements() -> None:
     assert set(drawn) <= set(free)
     assert drawn == placed("random?seed=1", 5, free, "") != placed("random?seed=2", 5, free, "")
     assert ranks_of("0:8:4,9", 10, "") == (0, 4, 9)
+    assert ranks_of("2-4,8", 10, "") == ranks_of("2:5,8:9", 10, "") == (2, 3, 4, 8)
     assert ranks_of([3, 1], 4, "") == (3, 1)
 
 

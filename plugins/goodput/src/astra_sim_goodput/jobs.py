@@ -34,7 +34,7 @@ class JobOptions:
 
     name: str = option(help="name of the job")
     workload: Any = option(help="its workload: plugin:NAME, a path, or a table")
-    ranks: Any = option(None, help='its NPUs in the order of ranks: "0:64", "0:64:2", "0:8,16:24", or a list')
+    ranks: Any = option(None, help='its NPUs in the order of ranks: "0-63", "0:64:2" (every second), "0-7,16-23", or a list')
     npus: int | None = option(None, minimum=1, help="how many NPUs a placement chooses")
     placement: str | None = option(
         None, help="packed | striped:N | random?seed=N | racks?npus=N, or a plugin's, of the NPUs that no job names"

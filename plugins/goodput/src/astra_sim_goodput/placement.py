@@ -14,7 +14,7 @@ from astra_sim.providers import options_of
 from astra_sim.random import RandomStream
 
 FORMS = (
-    'ranks such as "0:64", "0:64:2", "0:8,16:24" or a list; or npus with placement = "packed", "striped:8", "random?seed=1" or'
+    'ranks such as "0-63", "0:64:2", "0-7,16-23" or a list; or npus with placement = "packed", "striped:8", "random?seed=1" or'
     ' "racks?npus=32"'
 )
 
@@ -37,7 +37,10 @@ def ranks_of(ranks: Any, npus: int, where: str) -> tuple[int, ...]:
 
 
 def _range(part: str, npus: int) -> range:
-    """The NPUs of `first:end`, `first:end:step` or of one number."""
+    """The NPUs of `first-last` (as in other sections), `first:end`, `first:end:step`, or of one number. Raises ValueError."""
+    first_of, dash, last = part.partition("-")
+    if dash and 0 <= int(first_of) <= int(last) < npus:
+        return range(int(first_of), int(last) + 1)
     numbers = [int(number) for number in part.split(":")]
     if len(numbers) == 1:
         return range(numbers[0], numbers[0] + 1)
