@@ -234,6 +234,7 @@ def test_barriers_hold_all_thread_blocks(tmp_path: Path) -> None:
             SMALL,
             "64 NPUs are no whole number of GPUs with 5 compute units and 4 channels",
         ),
+        ({"bytes": 64, "file": "plan.json", "transfer": "get"}, SMALL, "file has the plan, and transfer is 'get'; expected one of the two"),
         ({"bytes": 1 << 30}, SMALL, r"33554432 loads and stores; expected at most 1000000: fewer bytes, or a larger line_bytes"),
         ({"bytes": 64, "collective": "all_reduce"}, SMALL, "collective is 'all_reduce'; known: all_gather, reduce_scatter"),
     ],

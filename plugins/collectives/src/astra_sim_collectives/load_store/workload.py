@@ -44,9 +44,11 @@ class LoadStoreOptions:
 
     bytes: int = option(minimum=1, maximum=1 << 40, help="the larger of the input and the output buffer of a GPU", unit="bytes")
     file: str = option("", help="the plan, in the JSON format of MSCCL++; default: all pairs of GPUs (collective, transfer)", path="path")
-    collective: str = option("all_gather", choices=PAIRS, help="without a file: the collective")
-    transfer: str = option("put", choices=("put", "get"), help="without a file: a GPU stores to the others, or loads from them")
-    workgroups: int = option(4, minimum=1, maximum=1024, help="without a file: workgroups of a GPU")
+    collective: str | None = option(None, choices=PAIRS, help="without a file: the collective; default: all_gather")
+    transfer: str | None = option(
+        None, choices=("put", "get"), help="without a file: a GPU stores to the others (default), or loads from them"
+    )
+    workgroups: int | None = option(None, minimum=1, maximum=1024, help="without a file: workgroups of a GPU; default: 4")
     line_bytes: int = option(128, minimum=16, maximum=1 << 20, help="a load or store: a cache line", unit="bytes")
     control_bytes: int = option(16, minimum=1, maximum=4096, help="a request, an acknowledgement, a semaphore's message", unit="bytes")
     wavefronts: int = option(4, minimum=1, maximum=64, help="wavefronts of a workgroup, which share its lines")
@@ -65,7 +67,7 @@ def load_store(options: LoadStoreOptions, context: Context) -> ExecutionGraph:
     gpus = context.platform.npus // parts.npus
     if gpus < 2:
         raise InputError("one GPU exchanges with no other; expected a platform of several")
-    plan = read_plan(options.file) if options.file else all_pairs(options.collective, options.transfer, gpus, options.workgroups)
+    plan = _plan(options, gpus)
     if len(plan.blocks) != gpus:
         raise InputError(f"{plan.path} is for {len(plan.blocks)} GPUs, and the platform has {gpus}; expected as many")
     if options.bytes % plan.chunks:
@@ -91,6 +93,16 @@ def load_store(options: LoadStoreOptions, context: Context) -> ExecutionGraph:
         figures=_Figures(plan, options.bytes, requests.lines),
         keeps_order=True,
     )
+
+
+def _plan(options: LoadStoreOptions, gpus: int) -> ExecutionPlan:
+    """The plan in a file, or that of all pairs. Raises InputError."""
+    if not options.file:
+        return all_pairs(options.collective or "all_gather", options.transfer or "put", gpus, options.workgroups or 4)
+    for name in ("collective", "transfer", "workgroups"):
+        if getattr(options, name) is not None:
+            raise InputError(f"file has the plan, and {name} is {getattr(options, name)!r}; expected one of the two")
+    return read_plan(options.file)
 
 
 def _parts(options: LoadStoreOptions, platform: Platform) -> GpuParts:
