@@ -264,6 +264,7 @@ class EnginePhases:
             if isinstance(logical, Group):
                 groups: Sequence[Sequence[int]] = [logical.members]
             else:
+                # One rank of one group is enough where it represents all: messages loop back to it (`loop_back` below).
                 groups = logical.groups_among(communicator.npus[:1] if self._one_group else communicator.npus)
             dimension = logical if isinstance(logical, LogicalDimension) else None
             self._groups[key] = self._engine.add_groups(groups, dimension, loop_back=self._one_group)

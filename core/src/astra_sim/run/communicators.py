@@ -67,6 +67,8 @@ def join_programs(dimensions: Sequence[LogicalDimension], members: Sequence[Sequ
     if all(is_closed(dimensions, npus) for npus in members):
         return parts
     program_of = {npu: program for program, npus in enumerate(members) for npu in npus}
+    # Union-find over programs: two of them count their collectives together if a group has NPUs of both. The lowest number is the root,
+    # so that the result does not depend on the order in which groups are met.
 
     def root(program: int) -> int:
         while parts[program] != program:

@@ -115,9 +115,12 @@ def _in_common(tasks: Rows[Task], forms: Sequence[Hashable]) -> Hashable:
     whenever they are issued. Programs that exchange messages besides may wait for each other through these, so theirs must be of the same
     groups.
     """
+    # Joins, timers and computing differ in time alone, and times may differ: a stage of a pipeline may have more layers than another.
     kinds = [kind._replace(kind=TIMER if kind.kind in (JOIN, COMPUTE) else kind.kind, delay=0) for kind in tasks.kinds]
     described: list[Hashable] = list(kinds)
     if not any(kind.kind in (SEND, RECEIVE) for kind in kinds):
+        # Which groups a program has does not matter, only which of its collectives share one: numbered in order of appearance, programs
+        # of different groups are equal.
         groups = {group: place for place, group in enumerate(dict.fromkeys(kind.group for kind in kinds))}
         described = [
             (kind._replace(group=groups[kind.group], collective=-1), forms[kind.collective])

@@ -91,6 +91,8 @@ class PhaseTimer:
         return cost
 
     def _compute(self, schedule: Schedule, dimension: LogicalDimension, endpoint_ps: int) -> PhaseCost:
+        # Most algorithms are chains (ring, halving-doubling, trees): a sum instead of a simulation. Of the others one rank is simulated
+        # if all do the same, else one group, since groups of a dimension do not meet.
         if self._symmetry.is_symmetric(schedule, dimension):
             return self._chain(schedule, dimension, endpoint_ps) or self._simulate(schedule, dimension, endpoint_ps, 1)
         return self._simulate(schedule, dimension, endpoint_ps, dimension.size)
@@ -102,6 +104,8 @@ class PhaseTimer:
         duration, delay_sum, received = endpoint, 0, 0
         causal_key: list[int] = []  # picoseconds back from the end, so the last message comes first
         back = 0
+        # From the last step back to the first: the causal key that breaks ties has the latest times only, so after eight of them steps
+        # just add up, however many there are.
         for step in reversed(schedule.programs[0].steps):
             memory = (self._reduce_ps(step.memory_bytes) if step.memory_bytes else 0) + step.compute_ps
             for delay, request, times in self._repetitions(step, dimension):

@@ -67,6 +67,7 @@ def simulate_graph(
     all that were simulated, with `npu_times` the moments of these. `npu_ps` is the compute time of each NPU; None: the same on all,
     at all times. Raises DeadlockError if the run cannot finish.
     """
+    # A network that refines decides by itself which parts are simulated, on which networks, and returns one record (`auto`).
     if isinstance(network, RefiningNetwork):
         simulate = partial(simulate_graph, system=system, memory=memory, engine=engine, symmetry=symmetry, npu_ps=npu_ps)
         final = partial(simulate, progress=progress, explain=explain, timelines=timelines, npu_times=npu_times)
@@ -74,6 +75,7 @@ def simulate_graph(
         return call(f"network {type(network).__name__}: refine", network.refine, simulations)  # type: ignore[no-any-return]
     if isinstance(network, EventNetwork):
         call(f"network {type(network).__name__}: symmetry", setattr, network, "symmetry", symmetry)
+    # Composites first: their collectives run alone on the same network, which can have one run at a time.
     composites = Composites(graph, AloneRuns(simulate_graph, system, network, memory, engine), _keeps_path(explain, timelines), explain)
     inputs = RunInputs(graph=graph, system=system, network=network, memory=memory, composites=composites, engine=engine, npu_ps=npu_ps)
     schedules = ScheduleSymmetry(network, system.rendezvous)

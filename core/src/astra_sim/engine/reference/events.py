@@ -209,6 +209,8 @@ class Events:
         """Schedule an event with a causal key; in this instant, a level after the current event, or in the next round after an end."""
         if time > MAX_PICOSECONDS:
             raise too_long(self.now)
+        # An effect in the same instant is a level below its cause, so causes go first whatever their keys; after an end it begins
+        # another round, since ends are the last of theirs.
         stage = _MESSAGES
         if time == self.now:
             now = self.stage

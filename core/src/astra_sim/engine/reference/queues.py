@@ -78,7 +78,7 @@ class AskedQueue(Queue[Entry]):
     def _take(self, key: Key) -> Entry | None:
         if key not in self._keys[self.running :]:
             return None
-        # A running job stays in front.
+        # A running job stays in front: the place of the job that starts now is behind those that run.
         place = self._keys.index(key, self.running)
         self._entries.insert(self.running, self._entries.pop(place))
         self._jobs.insert(self.running, self._jobs.pop(place))

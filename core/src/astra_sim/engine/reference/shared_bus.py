@@ -94,9 +94,11 @@ class _Side:
             return
         partner = self.partner
         burst = self._options.burst
+        # A side that has sent a burst lets the other go first, if that has something to send and has had no burst of its own.
         if self._burst > burst and partner._sends and partner._burst <= burst:
             partner._try()
             return
+        # LogGP (Alexandrov et al., SPAA 1995): o before a send, at least g between the ends of two sends in a row, G for each further byte.
         wait = self._options.o
         if self._previous == _SENDING:
             since = self._now_ns() - self._last_end
@@ -161,6 +163,7 @@ class _Side:
         if self._reducing or not self._reductions:
             return
         self._reducing = True
+        # Whole hundreds of bytes, as ASTRA-sim 1.0 counts them.
         reduction = self._reductions[0].bytes // 100 * self._options.reduction_delay
         self._after(reduction + self._options.reduction_overhead, self._reduced)
 

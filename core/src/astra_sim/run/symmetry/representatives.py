@@ -43,6 +43,7 @@ def find_classes(graph: ExecutionGraph, network: RouteDelayNetwork, rendezvous: 
     npus = network.platform.npus
     programs = graph.programs(npus)
     messages = [[o for o in kinds_of(program.operations) if isinstance(o, (Send, Receive))] for program in programs]
+    # Blocks, as pipeline stages form them, are looked at by program: no list of a million NPUs is made.
     blocks = _blocks(programs, messages, network, rendezvous)
     if blocks is not None:
         within = all(
@@ -85,6 +86,8 @@ def _blocks(
 
 def _places(network: RouteDelayNetwork, size: int) -> range:
     """Places in a block of `size` NPUs that have all the routes to other blocks: those that differ in dimensions which blocks cut."""
+    # Routes of the platform repeat along the largest stride that divides a block, so NPUs between need no look; a network that finds
+    # routes by itself may treat each of them otherwise.
     if type(network).route is not RouteDelayNetwork.route:
         return range(size)
     return range(0, size, max(stride for stride in network.platform.strides if size % stride == 0))
@@ -116,6 +119,8 @@ def _split_by_peers(messages: Sequence[Sequence[Send | Receive]], program_of: Se
     """NPUs by program, split until all members of a class have peers in one class each."""
     npus = len(program_of)
     class_of = list(program_of)
+    # Partition refinement: a class is split while its members have peers in different classes. Each round splits one at least, and
+    # pipelines need as many rounds as stages, so nothing cleverer pays (Paige and Tarjan, 1987, do it in n log n).
     while True:
         signatures = [(class_of[npu], *(class_of[peer_of(o, npu, npus)] for o in messages[program_of[npu]])) for npu in range(npus)]
         numbers = {signature: number for number, signature in enumerate(dict.fromkeys(signatures))}
