@@ -64,7 +64,7 @@ def balanced_paths(graph: RankGraph, pieces: int) -> Iterator[tuple[int, int, di
     one rank to some targets after the other; then each of these groups is taken out and found again at the prices of all others. The
     best of all passes is kept.
     """
-    loads = _Loads(graph)
+    loads = _PathLoads(graph)
     n = graph.ranks
     parts = max(1, min(n - 1, _MOST_GROUPS // (n * pieces)))
     shares = [range(1 + part, n, parts) for part in range(parts)]
@@ -73,19 +73,19 @@ def balanced_paths(graph: RankGraph, pieces: int) -> Iterator[tuple[int, int, di
     for number, (source, _, targets) in enumerate(jobs):
         groups.append(loads.paths(source, targets, (number + 1) / len(jobs)))
         loads.add(groups[-1].values(), 1.0)
-    best, kept = loads.congestion(), list(groups)
+    best, best_groups = loads.congestion(), list(groups)
     for _ in range(_PASSES):
         for number, (source, _, targets) in enumerate(jobs):
             loads.add(groups[number].values(), -1.0)
             groups[number] = loads.paths(source, targets, 1.0)
             loads.add(groups[number].values(), 1.0)
         if loads.congestion() < best * (1 - 1e-9):
-            best, kept = loads.congestion(), list(groups)
-    for (source, k, _), group in zip(jobs, kept, strict=True):
+            best, best_groups = loads.congestion(), list(groups)
+    for (source, k, _), group in zip(jobs, best_groups, strict=True):
         yield source, k, {target: [graph.edges[number] for number in path] for target, path in group.items()}
 
 
-class _Loads:
+class _PathLoads:
     """What links carry, in messages of one size."""
 
     def __init__(self, graph: RankGraph) -> None:

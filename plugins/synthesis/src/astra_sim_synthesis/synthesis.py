@@ -185,7 +185,7 @@ class Synthesizer:
         plans = list(self._buckets(request))
         paces = [(PACED, ""), (DATA_ONLY, ", not paced")]
         if request.ranks > MOST_RANKS:
-            del paces[1:]  # a schedule of so many ranks takes seconds to make
+            del paces[1:]  # each schedule of a thousand ranks takes seconds
         elif request.collective is Collective.ALL_TO_ALL:
             plans += self._exchanges(request)
         elif _is_connected(self._graph(False)):
