@@ -108,7 +108,11 @@ def _plan(options: LoadStoreOptions, gpus: int) -> ExecutionPlan:
 def _parts(options: LoadStoreOptions, platform: Platform) -> GpuParts:
     """The NPUs of a GPU: those of the options, or of the platform. Raises InputError."""
     named = platform.dimensions[0].topology.device_parts if len(platform.dimensions) == 1 else {}
-    units, channels = options.compute_units or named.get("compute_units", 0), options.channels or named.get("memory_channels", 0)
+    of_platform = {"compute_units": named.get("compute_units", 0), "channels": named.get("memory_channels", 0)}
+    for name, count in of_platform.items():
+        if count and getattr(options, name) not in (0, count):
+            raise InputError(f"{name} is {getattr(options, name)}, and a GPU of this platform has {count}; expected to leave it out")
+    units, channels = options.compute_units or of_platform["compute_units"], options.channels or of_platform["channels"]
     if not units or not channels:
         raise InputError(
             "the NPUs of this platform are whole devices; expected --platform plugin:gpu_mesh, or compute_units and channels of a GPU"
