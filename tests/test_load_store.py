@@ -229,11 +229,8 @@ def test_barriers_hold_all_thread_blocks(tmp_path: Path) -> None:
             "plugin:switch?size=4&links=1&link_bandwidth_gb_per_s=1&link_latency_ns=1",
             "are whole devices; expected --platform plugin:gpu_mesh, or compute_units and channels",
         ),
-        (
-            {"bytes": 64, "compute_units": 5, "channels": 4},
-            SMALL,
-            "64 NPUs are no whole number of GPUs with 5 compute units and 4 channels",
-        ),
+        ({"bytes": 64, "compute_units": 5}, SMALL, "compute_units is 5, and a GPU of this platform has 8; expected to leave it out"),
+        ({"bytes": 64, "compute_units": 2, "channels": 1}, SWITCH, "4 NPUs are no whole number of GPUs with 2 compute units and 1"),
         ({"bytes": 64, "file": "plan.json", "transfer": "get"}, SMALL, "file has the plan, and transfer is 'get'; expected one of the two"),
         ({"bytes": 1 << 30}, SMALL, r"33554432 loads and stores; expected at most 1000000: fewer bytes, or a larger line_bytes"),
         ({"bytes": 64, "collective": "all_reduce"}, SMALL, "collective is 'all_reduce'; known: all_gather, reduce_scatter"),
