@@ -13,10 +13,10 @@ from astra_sim.schedule import Request
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import dijkstra
 
-from astra_sim_synthesis.edges import Floats, RankEdge, RankGraph
+from astra_sim_synthesis.edges import RankEdge, RankGraph
+from astra_sim_synthesis.link_loads import LinkLoads
 from astra_sim_synthesis.timing import Transfer
 
-_STEEPNESS = 12.0
 _PASSES = 6
 _MOST_GROUPS = 2048
 """Groups of paths that are found one after another, at most unless there are more ranks."""
@@ -60,9 +60,8 @@ def _piece(request: Request, pieces: int, target: int, k: int) -> tuple[int, int
 def balanced_paths(graph: RankGraph, pieces: int) -> Iterator[tuple[int, int, dict[int, list[RankEdge]]]]:
     """For each rank and piece, the paths to some or all ranks, such that no link has much more to carry than others.
 
-    Paths are shortest ones at prices that rise exponentially with the present load of links (Garg and Koenemann, 2007): first those of
-    one rank to some targets after the other; then each of these groups is taken out and found again at the prices of all others. The
-    best of all passes is kept.
+    Paths are shortest ones at prices that rise with the present loads of links: first those of one rank to some targets after the
+    other; then each of these groups is taken out and found again at the prices of all others. The best of all passes is kept.
     """
     loads = _PathLoads(graph)
     n = graph.ranks
@@ -86,39 +85,30 @@ def balanced_paths(graph: RankGraph, pieces: int) -> Iterator[tuple[int, int, di
 
 
 class _PathLoads:
-    """What links carry, in messages of one size."""
+    """The paths so far, as loads of links."""
 
     def __init__(self, graph: RankGraph) -> None:
         self._graph = graph
-        self._sources = np.array([edge.source for edge in graph.edges])
-        self._targets = np.array([edge.target for edge in graph.edges])
-        pairs = [(number, link) for number, edge in enumerate(graph.edges) for link in edge.links]
-        rows, columns = (np.array(column) for column in zip(*pairs, strict=True))
-        links = len(graph.link_bandwidth)
-        self._on_links = csr_matrix((np.ones(len(rows)), (rows, columns)), shape=(len(graph.edges), links))
-        self._of_links = self._on_links.T.tocsr()
-        self._load: Floats = np.zeros(links)
+        self._loads = LinkLoads(graph)
 
     def congestion(self) -> float:
         """The most that a link carries over its bandwidth."""
-        return float((self._load / self._graph.link_bandwidth).max())
+        return self._loads.congestion()
 
     def add(self, paths: Iterable[list[int]], weight: float) -> None:
         """Add a message along each path."""
-        counts = np.zeros(len(self._sources))
+        counts = np.zeros(len(self._graph.edges))
         for path in paths:
             counts[path] += weight
-        self._load += self._of_links @ counts
+        self._loads.add(counts)
 
     def paths(self, source: int, targets: Iterable[int], progress: float) -> dict[int, list[int]]:
         """The cheapest paths to ranks, as numbers of edges; `progress` is the share of all paths that are there with them."""
-        busy = self._load / self._graph.link_bandwidth
-        highest = float(busy.max())
-        relative = busy * (progress / highest) if highest > 0 else busy
-        prices = self._on_links @ (np.exp(_STEEPNESS * relative) / self._graph.link_bandwidth)
+        prices = self._loads.prices(progress)
         prices += _LONGER * prices.mean()
         n = self._graph.ranks
-        _, before = dijkstra(csr_matrix((prices, (self._sources, self._targets)), shape=(n, n)), indices=source, return_predecessors=True)
+        edges = csr_matrix((prices, (self._loads.sources, self._loads.targets)), shape=(n, n))
+        _, before = dijkstra(edges, indices=source, return_predecessors=True)
         result: dict[int, list[int]] = {}
         for target in targets:
             path, at = list[int](), target

@@ -1,9 +1,8 @@
 """Spanning trees along which pieces are broadcast or summed, packed so that no link has much more to carry than others.
 
 Each rank is the root of some trees, and each tree carries one piece of its data. Trees grow one after another as Prim's do, along the edges
-that are cheapest now: the price of a link rises exponentially with its present load (Garg and Koenemann, 2007, for packings like
-this). Then each tree is taken out and grown again, at the prices of all others. Among edges of one price the one nearer to the root wins,
-so trees stay flat.
+that are cheapest at the present loads of links. Then each tree is taken out and grown again, at the prices of all others. Among edges of
+one price the one nearer to the root wins, so trees stay flat.
 """
 
 from __future__ import annotations
@@ -12,11 +11,10 @@ from collections.abc import Sequence
 
 import attrs
 import numpy as np
-from scipy.sparse import csr_matrix
 
 from astra_sim_synthesis.edges import Floats, Ints, RankGraph
+from astra_sim_synthesis.link_loads import LinkLoads
 
-_STEEPNESS = 12.0
 _PASSES = 3
 USUAL_DEPTH, FLAT = 0.2, 2.0
 """The price of a step away from the root, in prices of a usual edge: if links matter, and if latency does."""
@@ -66,40 +64,34 @@ def congestion_of(graph: RankGraph, trees: Sequence[PackedTree]) -> float:
 
 
 class _Packing:
-    """The loads of links by the trees so far."""
+    """The trees so far, as loads of links."""
 
     def __init__(self, graph: RankGraph, depth_price: float = USUAL_DEPTH) -> None:
         self._graph, n = graph, graph.ranks
         self._depth_price = depth_price
-        self._sources = np.array([edge.source for edge in graph.edges])
-        self._targets = np.array([edge.target for edge in graph.edges])
-        pairs = [(number, link) for number, edge in enumerate(graph.edges) for link in edge.links]
-        rows, columns = (np.array(column) for column in zip(*pairs, strict=True))
-        links = len(graph.link_bandwidth)
-        self._on_links = csr_matrix((np.ones(len(rows)), (rows, columns)), shape=(len(graph.edges), links))
-        self._of_links = self._on_links.T.tocsr()
+        self._loads = LinkLoads(graph)
         self._number = np.full((n, n), -1)
-        self._number[self._sources, self._targets] = np.arange(len(graph.edges))
-        self._load: Floats = np.zeros(links)
+        self._number[self._loads.sources, self._loads.targets] = np.arange(len(graph.edges))
 
     def congestion(self) -> float:
         """The most that a link carries over its bandwidth."""
-        return float((self._load / self._graph.link_bandwidth).max())
+        return self._loads.congestion()
 
     def add(self, tree: PackedTree, weight: float) -> None:
         """Add the traffic of a tree to the load of links."""
         child = tree.order[1:]
         above = tree.parent[child]
         edges = self._number[child, above] if tree.inwards else self._number[above, child]
-        counts = np.bincount(edges, minlength=len(self._sources)).astype(float)
-        self._load += weight * (self._of_links @ counts)
+        counts: Floats = np.bincount(edges, minlength=len(self._graph.edges)).astype(np.float64)
+        self._loads.add(weight * counts)
 
     def grow(self, root: int, piece: int, inwards: bool, progress: float) -> PackedTree:
         """A tree along the edges that are cheapest now; `progress` is the share of the trees that are there with it."""
         n = self._graph.ranks
-        prices = self._prices(progress)
+        prices = self._loads.prices(progress)
+        sources, targets = self._loads.sources, self._loads.targets
         cost = np.full((n, n), np.inf)
-        cost[(self._targets, self._sources) if inwards else (self._sources, self._targets)] = prices
+        cost[(targets, sources) if inwards else (sources, targets)] = prices
         turn = (np.arange(n) + root) % n  # ties go round, from the root on
         cost = cost[np.ix_(turn, turn)]
         ordered = np.sort(prices)
@@ -125,11 +117,3 @@ class _Packing:
         inner = np.array(order[1:], dtype=np.int64)
         result[turn[inner]] = turn[parent[inner]]
         return PackedTree(root, piece, inwards, result, turn[np.array(order)])
-
-    def _prices(self, progress: float) -> Floats:
-        """The price of each edge."""
-        busy = self._load / self._graph.link_bandwidth
-        highest = float(busy.max())
-        relative = busy * (progress / highest) if highest > 0 else busy
-        prices: Floats = self._on_links @ (np.exp(_STEEPNESS * relative) / self._graph.link_bandwidth)
-        return prices

@@ -167,7 +167,7 @@ class GpuMesh(Topology):
         return len({(link.bandwidth, link.latency_ns) for link in self._links}) == 1
 
     def scaled(self, bandwidth: float, latency: float) -> GpuMesh:
-        """GPUs whose links have `bandwidth` and `latency` times their options."""
+        """GPUs whose links have `bandwidth` and `latency` times their own."""
         options = self.options
         bandwidths = ("mesh_gib_per_s", "unit_gib_per_s", "channel_gib_per_s", "port_gib_per_s")
         latencies = ("hop_latency_ns", "memory_latency_ns", "port_latency_ns")
