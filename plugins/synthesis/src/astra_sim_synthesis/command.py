@@ -81,7 +81,8 @@ def synthesize(
     """Design a collective of all NPUs of a platform, for each size by itself.
 
     \b
-    astra synthesize --platform plugin:torus?sizes=4,4 --collective all_reduce --bytes 64MiB --output plan.xml
+    astra synthesize --collective all_reduce --bytes 64MiB --output plan.xml \\
+        --platform 'plugin:torus?sizes=4,4&link_bandwidth_gb_per_s=50'
 
     The time is simulated, of one collective by itself; the lower bound follows from the links alone, so no schedule is faster. The plan is
     never slower than the system layer's own algorithm (auto). The size of an all-gather is the bytes of each rank at the end, that of the

@@ -50,7 +50,7 @@ def sent_in_order(schedule: Schedule) -> dict[tuple[int, int], list[Sequence[obj
 
 
 class _MscclBlock:
-    """A thread block: its steps as text, which of its own last steps of other blocks it has waited for."""
+    """A thread block: its steps as text, the last step of each other block it has waited for, and the steps others wait for."""
 
     def __init__(self, number: int, send: int, receive: int) -> None:
         self.number, self.send, self.receive = number, send, receive
