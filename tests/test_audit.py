@@ -14,7 +14,7 @@ import astra_sim
 import pytest
 from astra_sim import AstraError, InputWarning, RunError
 from astra_sim.api import run_components
-from astra_sim.fabric import wires_of
+from astra_sim.fabric.graph import wires_of
 from astra_sim.network import EventNetwork
 from astra_sim.report import audit
 from astra_sim.report.audit import TOLERANCE

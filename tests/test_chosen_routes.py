@@ -9,7 +9,8 @@ import astra_sim
 import attrs
 import pytest
 from astra_sim.errors import InputError
-from astra_sim.fabric import Wire, both_ways, next_links_of, wires_of
+from astra_sim.fabric import Wire, both_ways
+from astra_sim.fabric.graph import next_links_of, wires_of
 from astra_sim.graph import ExecutionGraph, NpuProgram, Receive, Send
 from astra_sim.platform import Dimension, Platform
 from astra_sim.schedule import shift

@@ -8,7 +8,10 @@ from random import Random
 
 import astra_sim
 import pytest
-from astra_sim.fabric import UNREACHABLE, DimensionGraph, Fabric, FabricLink, Wire, first_links, shortest_paths
+from astra_sim.fabric import Fabric, FabricLink, Wire
+from astra_sim.fabric.graph import DimensionGraph
+from astra_sim.fabric.paths import UNREACHABLE, shortest_paths
+from astra_sim.fabric.routes import first_links
 from astra_sim.platform import Dimension, Platform
 from astra_sim_network_analytical.topologies import FullyConnected, Ring, Switch
 from astra_sim_platforms.garnet import NvSwitchOptions, Torus3dOptions, nv_switch, torus3d

@@ -18,18 +18,11 @@ pytest.importorskip("astra_sim_network_flow")
 pytest.importorskip("astra_sim_network_roce")
 pytest.importorskip("astra_sim_systems")
 
-from astra_sim.fabric import (
-    UNREACHABLE,
-    DimensionGraph,
-    FabricLink,
-    RouteRules,
-    Routes,
-    dimension_graph,
-    first_links,
-    tie_by_destination,
-    tie_by_hash,
-    tie_first,
-)
+from astra_sim.fabric import FabricLink, RouteRules
+from astra_sim.fabric.graph import DimensionGraph
+from astra_sim.fabric.paths import UNREACHABLE
+from astra_sim.fabric.routes import Routes, dimension_graph, first_links
+from astra_sim.fabric.ties import tie_by_destination, tie_by_hash, tie_first
 from astra_sim.network import EventNetwork, Message
 from astra_sim.platform import Platform
 from astra_sim_network_analytical.link_map import LinkMap

@@ -11,7 +11,8 @@ from typing import Any
 import astra_sim
 import pytest
 from astra_sim import InputError
-from astra_sim.fabric import UNREACHABLE, Fabric, shortest_paths
+from astra_sim.fabric import Fabric
+from astra_sim.fabric.paths import UNREACHABLE, shortest_paths
 from astra_sim.setup.components import make_network
 from astra_sim.setup.experiment import Experiment
 from astra_sim.setup.plugins import shared_plugins

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from astra_sim import InputError
-from astra_sim.fabric import shortest_paths
+from astra_sim.fabric.paths import shortest_paths
 from astra_sim.platform import Platform
 from astra_sim.shapes import Convolution, Gemm, Shape
 from astra_sim_compute_systolic import traffic

@@ -16,7 +16,7 @@ import astra_sim
 import pytest
 from astra_sim import InputError
 from astra_sim.errors import DeadlockError
-from astra_sim.fabric import Routes, dimension_graph
+from astra_sim.fabric.routes import Routes, dimension_graph
 from astra_sim.network import LinkLoad, Message
 from astra_sim.options import structure
 from astra_sim.platform import Dimension, Platform

@@ -218,7 +218,7 @@ def test_the_python_interface_writes_where_it_is_told(tmp_path: Path) -> None:
 def test_groups_of_traces_that_are_converted_one_by_one_are_joined_still(tmp_path: Path) -> None:
     path = tmp_path / "t.groups.json"
     path.write_text('{"a": [0, 1]}')
-    from astra_sim.commands import read_groups
+    from astra_sim.experiments import read_groups
 
     with guarded_inputs():
         table = read_groups(path, is_input=False)

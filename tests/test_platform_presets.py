@@ -13,7 +13,7 @@ from typing import Any
 import astra_sim
 import pytest
 from astra_sim import InputError, Provider, hookimpl
-from astra_sim.fabric import UNREACHABLE
+from astra_sim.fabric.paths import UNREACHABLE
 from astra_sim.platform import Platform, Preset
 from astra_sim.setup.components import build_platform
 from astra_sim.setup.experiment import Experiment

@@ -12,7 +12,7 @@ from typing import Any
 import astra_sim
 import pytest
 from astra_sim.errors import InputError
-from astra_sim.fabric import node_number
+from astra_sim.fabric.graph import node_number
 from astra_sim.graph import Compute, ExecutionGraph
 from astra_sim.platform import LogicalDimension
 from astra_sim.report.result import Result

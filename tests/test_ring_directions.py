@@ -11,7 +11,9 @@ import attrs
 import pytest
 from astra_sim import RunError
 from astra_sim.errors import InputWarning
-from astra_sim.fabric import UniformLinks, Wire, both_ways, uniform_links_of
+from astra_sim.fabric import Wire, both_ways
+from astra_sim.fabric.graph import uniform_links_of
+from astra_sim.fabric.links import UniformLinks
 from astra_sim.graph import ExecutionGraph
 from astra_sim.platform import Dimension, Platform
 from astra_sim.schedule import Collective, Peer, Request

@@ -10,7 +10,8 @@ from typing import Any
 
 import attrs
 import pytest
-from astra_sim.fabric import Topology, Wire, completed
+from astra_sim.fabric import Topology, Wire
+from astra_sim.fabric.topology import completed
 from astra_sim.platform import Dimension, Platform
 from astra_sim.schedule import Peer
 from astra_sim_network_analytical.topologies import Ring

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
-from astra_sim.commands import component, shared_plugins
+from astra_sim.commands import shared_plugins
+from astra_sim.experiments import component
 from astra_sim.shapes import Attention
 from astra_sim_compute_gpu.attention import paged_us
 from astra_sim_compute_gpu.device import PagedAttentionFit

@@ -16,7 +16,7 @@ from random import Random
 from typing import Any
 
 import astra_sim
-from astra_sim.commands import print_result
+from astra_sim.display import print_result
 from astra_sim.report.screen import Screen
 from support.llm_experiments import experiment
 from support.random_experiments import OnAnyNetwork

@@ -22,8 +22,9 @@ from typing import Any
 import astra_sim
 import attrs
 from astra_sim import AstraError
-from astra_sim.fabric import UniformLinks, Wire
+from astra_sim.fabric import Wire
 from astra_sim.fabric import both_ways as in_pairs
+from astra_sim.fabric.links import UniformLinks
 from astra_sim.graph import ExecutionGraph
 from astra_sim.platform import Dimension, Platform
 from astra_sim.schedule import Collective, Peer, Request, Schedule

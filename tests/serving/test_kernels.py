@@ -7,8 +7,9 @@ from typing import Any
 import attrs
 import pytest
 from astra_sim import InputError
-from astra_sim.commands import component, shared_plugins
+from astra_sim.commands import shared_plugins
 from astra_sim.compute import Work
+from astra_sim.experiments import component
 from astra_sim.models import describe_model
 from astra_sim.shapes import Attention, Elementwise, Gemm, GroupedGemm
 from astra_sim_compute_gpu.device import DirectAllReduceFit, device_of, read_table

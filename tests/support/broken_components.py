@@ -21,7 +21,8 @@ from astra_sim import CollectiveProvider, FileFormat, Provider, SchedulerProvide
 from astra_sim.compute import Compute, MissingWork, Work
 from astra_sim.engine import Job, columns
 from astra_sim.engine.reference import ReferenceEngine
-from astra_sim.fabric import UniformLinks, Wire
+from astra_sim.fabric import Wire
+from astra_sim.fabric.links import UniformLinks
 from astra_sim.graph import Communicate, ExecutionGraph, Pass
 from astra_sim.graph import Compute as ComputeOperation
 from astra_sim.layers import LayeredProgram

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from astra_sim.fabric import node_number
+from astra_sim.fabric.graph import node_number
 from astra_sim.network import LinkLoad
 from astra_sim.platform import Platform
 

@@ -6,8 +6,9 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-from astra_sim.commands import Experiment, build_compute, build_platform, shared_plugins
+from astra_sim.commands import Experiment, build_platform, shared_plugins
 from astra_sim.context import Context
+from astra_sim.experiments import build_compute
 from astra_sim.graph import ExecutionGraph, Operation
 from astra_sim.providers import options_of
 from astra_sim.rows import Rows

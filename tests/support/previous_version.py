@@ -13,7 +13,7 @@ import inspect
 import json
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -69,8 +69,10 @@ def figures(engine: str) -> Iterator[dict[str, Any]]:
 # -- Names -------------------------------------------------------------------------------------------------------------
 
 
-def public_names() -> dict[str, Any]:
+def public_names(former: Iterable[str] = ()) -> dict[str, Any]:
     """What plugins may import, as "module:name": a list of parameters of a function, a table of the members of a class, None for a value.
+
+    With names of a former version, also those that are no longer public, but can be imported as then.
 
     A member of a class is a list of parameters, or None. That of no name is the class as it is called, and "abstract" are the methods that
     a class of a plugin has to have.
@@ -78,21 +80,18 @@ def public_names() -> dict[str, Any]:
     import astra_sim
 
     result = {}
-    for module_name in ("", *astra_sim.PUBLIC_MODULES):
-        module = importlib.import_module(f"astra_sim.{module_name}".rstrip("."))
-        for name in getattr(module, "__all__", None) or _own_names(module):
-            result[f"{module_name}:{name}"] = _described(getattr(module, name))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)
-            for name in getattr(getattr(module, "__getattr__", None), "former_names", ()):
-                result[f"{module_name}:{name}"] = _described(getattr(module, name))
-    return dict(sorted(result.items()))
+    names = {f"{module}:{name}" for module in ("", *astra_sim.PUBLIC_MODULES) for name in _module(module).__all__}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        for each in sorted({*names, *former}):
+            module, _, name = each.partition(":")
+            if hasattr(_module(module), name):
+                result[each] = _described(getattr(_module(module), name))
+    return result
 
 
-def _own_names(module: Any) -> list[str]:
-    """The names that a module defines itself."""
-    own = [name for name, value in vars(module).items() if getattr(value, "__module__", module.__name__) == module.__name__]
-    return [name for name in own if not name.startswith("_") and not inspect.ismodule(vars(module)[name])]
+def _module(name: str) -> Any:
+    return importlib.import_module(f"astra_sim.{name}".rstrip("."))
 
 
 def _described(value: Any) -> Any:

@@ -17,6 +17,8 @@ from astra_sim.shapes import ELEMENT_BYTES, Kernel
 if TYPE_CHECKING:
     from astra_sim.platform import Platform
 
+__all__ = ["Compute", "ExpectedError", "MissingWork", "Started", "Variation", "Work"]
+
 
 @attrs.define(slots=True)
 class Work:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from astra_sim.setup.plugins import Plugins
     from astra_sim.setup.run_options import RunOptions
 
+__all__ = ["Algorithm", "Context"]
+
 _STEPS_KEPT = 1_000_000
 
 

@@ -7,6 +7,19 @@ import warnings
 from collections.abc import Collection, Iterable
 from typing import Any
 
+__all__ = [
+    "AstraError",
+    "CapacityError",
+    "DeadlockError",
+    "InputError",
+    "InputWarning",
+    "PluginError",
+    "RunError",
+    "ScheduleError",
+    "suggestion",
+    "warn",
+]
+
 STATUS_INTERRUPTED = 130
 """Exit status of the command after Ctrl-C, as shells count it."""
 

@@ -26,6 +26,16 @@ from typing import IO, Any, Self
 from astra_sim.errors import InputError, RunError, suggestion
 from astra_sim.limits import MAX_CELL, MAX_FILE_BYTES, MAX_VALUES
 
+__all__ = [
+    "FileSet",
+    "csv_table",
+    "finite_number",
+    "parse_json",
+    "parse_toml",
+    "read_text",
+    "whole_number",
+]
+
 FilePath = str | os.PathLike[str]
 Table = dict[str, Any]
 

@@ -17,6 +17,14 @@ from astra_sim._deprecation import deprecated
 from astra_sim.errors import AstraError, PluginError, warn
 from astra_sim.network import EventNetwork, Message
 
+__all__ = [
+    "CAPSULE",
+    "VERSION",
+    "FunctionTable",
+    "TableNetwork",
+    "get_include",
+]
+
 VERSION, VERSION_2 = 1, 2
 CAPSULE, CAPSULE_2 = b"astra_sim.network.v1", b"astra_sim.network.v2"
 NEVER = 2**63 - 1

@@ -20,6 +20,22 @@ from astra_sim.platform import LogicalDimension, Platform
 from astra_sim.rows import Dependencies, Rows, column, first_like, kinds_of
 from astra_sim.schedule import Collective, Peer
 
+__all__ = [
+    "Communicate",
+    "Compute",
+    "ExecutionGraph",
+    "Figure",
+    "MemoryAccess",
+    "NpuProgram",
+    "Pass",
+    "ProgramBuilder",
+    "ProgramTimes",
+    "Receive",
+    "Send",
+    "Unit",
+    "Wait",
+]
+
 T = TypeVar("T")
 
 

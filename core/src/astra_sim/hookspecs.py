@@ -16,6 +16,29 @@ import pluggy
 
 from astra_sim.providers import CollectiveProvider, FileFormat, Provider, SchedulerProvider
 
+__all__ = [
+    "astra_accounts",
+    "astra_collectives",
+    "astra_commands",
+    "astra_computes",
+    "astra_engines",
+    "astra_explainers",
+    "astra_formats",
+    "astra_memories",
+    "astra_models",
+    "astra_networks",
+    "astra_placements",
+    "astra_platforms",
+    "astra_reports",
+    "astra_schedulers",
+    "astra_serving_policies",
+    "astra_systems",
+    "astra_training_loops",
+    "astra_variations",
+    "astra_workloads",
+    "hookimpl",
+]
+
 PROJECT = "astra_sim"
 hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)

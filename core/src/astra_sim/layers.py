@@ -18,6 +18,8 @@ from astra_sim.schedule import Collective
 from astra_sim.shapes import Attention, Cast, Convolution, Elementwise, Gemm, GroupedGemm, Kernel, OptimizerStep
 from astra_sim.units import PS_PER_NS
 
+__all__ = ["LayerOptions", "LayeredProgram", "PassOptions"]
+
 MAX_BYTES = 1 << 62
 
 Scale = Callable[[float, float], int]

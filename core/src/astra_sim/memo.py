@@ -18,6 +18,13 @@ from weakref import WeakKeyDictionary
 
 import attrs
 
+__all__ = [
+    "cache_statistics",
+    "cached",
+    "clear_caches",
+    "without_cache",
+]
+
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 P = ParamSpec("P")

@@ -9,6 +9,8 @@ from astra_sim._boundary import NOT_NEGATIVE, TIME, Contract, Lazily, call, pico
 from astra_sim.errors import InputError
 from astra_sim.units import GIB
 
+__all__ = ["Memory"]
+
 
 class Memory(Contract, abc.ABC):
     """A memory model: the time of accesses to an NPU's own memory, and to memory outside of it."""

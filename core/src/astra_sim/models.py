@@ -20,6 +20,8 @@ from astra_sim.setup.specs import component_of
 if TYPE_CHECKING:
     from astra_sim.setup.plugins import Plugins
 
+__all__ = ["LatentAttention", "ModelDescription", "describe_model"]
+
 LayerKind = Literal["dense", "moe"]
 
 FILE_READER = "hugging_face"

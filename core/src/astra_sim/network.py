@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from astra_sim.graph import ExecutionGraph
     from astra_sim.run.record import RunRecord
 
+__all__ = ["DelayParts", "EventNetwork", "LinkLoad", "Message", "MessageFigures", "RouteDelayNetwork"]
+
 
 class Message(NamedTuple):
     """A message that a network is to move: its number, NPUs, bytes, and the queue of the system layer that sends it (-1: none).

@@ -17,6 +17,11 @@ from astra_sim._deprecation import deprecated
 from astra_sim.errors import InputError, in_figures, suggestion
 from astra_sim.memo import Cache, is_hashable
 
+__all__ = [
+    "option",
+    "structure",
+]
+
 REQUIRED = attrs.NOTHING
 _Number = typing.TypeVar("_Number", int, float)
 MAX_NUMBER, MIN_NUMBER = 2.0**62, 1e-12

@@ -17,32 +17,22 @@ import attrs
 from astra_sim._boundary import NOT_NEGATIVE, POSITIVE, TEXT, Expected, each, of_type, shown, whole
 from astra_sim._deprecation import deprecated
 from astra_sim.errors import InputError, PluginError, in_figures
-from astra_sim.fabric import Fabric, Pattern, Topology, completed, fabric_of, pattern_of
-from astra_sim.fabric.topology import written
+from astra_sim.fabric import Fabric, Topology
+from astra_sim.fabric.graph import fabric_of, pattern_of
+from astra_sim.fabric.links import Pattern
+from astra_sim.fabric.topology import completed, written
 from astra_sim.limits import MAX_NPUS
 from astra_sim.schedule import Peer
 from astra_sim.units import GIB
 
 __all__ = [
-    "GIB",
-    "MOST_NPUS",
     "Dimension",
     "Group",
-    "GroupShape",
     "LogicalDimension",
-    "LogicalProduct",
-    "LogicalTopology",
     "Platform",
     "Preset",
-    "Route",
     "Topology",
-    "bytes_per_ns",
-    "device_family",
     "is_power_of_two",
-    "joined",
-    "product_dimension",
-    "scaled_in",
-    "with_logical_dimensions",
 ]
 
 MOST_NPUS = 2**53

@@ -24,17 +24,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CollectiveProvider",
-    "Examples",
     "FileFormat",
     "Lazily",
     "Provider",
-    "Reference",
     "SchedulerProvider",
     "call",
     "describe_exception",
-    "load",
-    "named_function",
-    "options_of",
 ]
 
 FUNCTION_GROUP = "astra_sim.functions"

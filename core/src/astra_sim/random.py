@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import math
 
+__all__ = ["RandomStream"]
+
 _MASK = (1 << 64) - 1
 _GAMMA = 0x9E3779B97F4A7C15
 _TO_UNIT = 2.0**-53

@@ -31,7 +31,6 @@ __all__ = [
     "Result",
     "Series",
     "Timeline",
-    "file_name",
 ]
 
 __getattr__ = lazy_names(

@@ -10,7 +10,10 @@ from astra_sim._result_document import check_document
 from astra_sim.errors import InputError
 from astra_sim.files import parse_json, read_text
 
-__all__ = ["RESULT_FILE", "flat_row", "is_result", "read_results", "run_row", "tables_of"]
+__all__ = [
+    "read_results",
+    "tables_of",
+]
 
 RESULT_FILE = "result.json"
 

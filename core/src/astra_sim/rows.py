@@ -9,6 +9,12 @@ from typing import Any, Generic, TypeAlias, TypeVar, overload
 
 import attrs
 
+__all__ = [
+    "Dependencies",
+    "Rows",
+    "column",
+]
+
 T = TypeVar("T")
 
 Column: TypeAlias = "memoryview[int]"

@@ -28,6 +28,21 @@ from astra_sim._boundary import MAX_PICOSECONDS, shown
 from astra_sim._deprecation import FormerName, former_names
 from astra_sim.errors import ScheduleError, in_figures
 
+__all__ = [
+    "Collective",
+    "Peer",
+    "RankProgram",
+    "Request",
+    "Schedule",
+    "Step",
+    "exchange",
+    "rank",
+    "receive",
+    "send",
+    "shift",
+    "xor",
+]
+
 
 class Collective(enum.StrEnum):
     """The collective operations."""

@@ -13,6 +13,8 @@ import attrs
 
 from astra_sim._boundary import Contract
 
+__all__ = ["Policy", "RequestState", "ServingState"]
+
 
 @attrs.frozen
 class RequestState:

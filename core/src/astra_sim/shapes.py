@@ -13,6 +13,16 @@ import attrs
 from astra_sim.errors import InputError
 from astra_sim.options import option
 
+__all__ = [
+    "Attention",
+    "Cast",
+    "Convolution",
+    "Elementwise",
+    "Gemm",
+    "GroupedGemm",
+    "OptimizerStep",
+]
+
 ELEMENT_BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1, "int8": 1, "nvfp4": 0.5625}
 """Element types, and their bytes in memory."""
 

@@ -26,7 +26,6 @@ __all__ = [
     "ChunkPlan",
     "DimensionOrder",
     "Job",
-    "Order",
     "PhasePlan",
     "QueueAssignment",
     "QueuePlan",
@@ -34,7 +33,6 @@ __all__ = [
     "RuleOrder",
     "System",
     "SystemSession",
-    "check_chunks",
 ]
 
 

@@ -9,6 +9,8 @@ import tomli_w
 
 from astra_sim.errors import InputError
 
+__all__ = ["to_toml", "write_toml"]
+
 
 def to_toml(table: Mapping[str, Any], comment: str = "") -> str:
     """A table as TOML, under a comment: lists of tables as blocks, all else in a line each.

@@ -8,7 +8,14 @@ import struct
 from astra_sim._boundary import MAX_PICOSECONDS, picoseconds
 from astra_sim.errors import InputError
 
-__all__ = ["GIB", "MAX_PICOSECONDS", "MIB", "PS_PER_NS", "parse_size", "picoseconds", "scaled_float32"]
+__all__ = [
+    "GIB",
+    "MAX_PICOSECONDS",
+    "MIB",
+    "PS_PER_NS",
+    "parse_size",
+    "picoseconds",
+]
 
 PS_PER_NS = 1000
 """Picoseconds of a nanosecond."""

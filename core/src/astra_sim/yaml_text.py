@@ -11,6 +11,8 @@ import yaml  # type: ignore[import-untyped]
 from astra_sim.errors import InputError
 from astra_sim.limits import MAX_YAML_CHARACTERS, MAX_YAML_SCALAR, MAX_YAML_VALUES
 
+__all__ = ["parse_yaml"]
+
 
 def parse_yaml(text: str, path: str, what: str, most: int = MAX_YAML_VALUES) -> dict[Any, Any]:
     """The mapping in a YAML text, of at most `most` values.

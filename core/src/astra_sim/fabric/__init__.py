@@ -14,80 +14,23 @@ dimension (`router_latency_ns`).
 
 Routes have the least sum of costs, unless a topology names them: `next_links(node, destination)` returns the numbers (in `wires()` or
 `links()`) of the links on which a message to a position leaves a node, like the forwarding table of a switch. Of several, networks take
-the first, or one by their own rule (by a hash, at random, by queues). See `next_links_of`.
+the first, or one by their own rule (by a hash, at random, by queues).
 
 Every group of NPUs that differ in one dimension alone has links and switches of its own. Nodes of the fabric are the NPUs, and then the
 switches: dimension by dimension, group by group (in the order of the first NPU of each), as the topology numbers them.
 """
 
-from astra_sim.fabric.destination_order import DestinationOrder, destination_order_of
-from astra_sim.fabric.graph import (
-    LARGEST_FABRIC,
-    DimensionGraph,
-    Fabric,
-    fabric_of,
-    names_routes,
-    next_links_of,
-    node_number,
-    pattern_of,
-    stripes_over_directions,
-    uniform_links_of,
-    wires_of,
-)
-from astra_sim.fabric.links import LARGEST_COST, FabricLink, LinkChange, Pattern, UniformLinks, Wire, both_ways
-from astra_sim.fabric.paths import UNREACHABLE, paths_to, shortest_paths
-from astra_sim.fabric.routes import (
-    DestinationRoutes,
-    HostForwarding,
-    NextLinkOrder,
-    RouteChoice,
-    RouteRules,
-    Routes,
-    TieRule,
-    check_connected,
-    dimension_graph,
-    first_links,
-)
-from astra_sim.fabric.ties import tie_by_destination, tie_by_hash, tie_first
-from astra_sim.fabric.topology import Topology, completed
+from astra_sim.fabric.graph import Fabric
+from astra_sim.fabric.links import FabricLink, Wire, both_ways
+from astra_sim.fabric.routes import RouteRules, TieRule
+from astra_sim.fabric.topology import Topology
 
 __all__ = [
-    "LARGEST_COST",
-    "LARGEST_FABRIC",
-    "UNREACHABLE",
-    "DestinationOrder",
-    "DestinationRoutes",
-    "DimensionGraph",
     "Fabric",
     "FabricLink",
-    "HostForwarding",
-    "LinkChange",
-    "NextLinkOrder",
-    "Pattern",
-    "RouteChoice",
     "RouteRules",
-    "Routes",
     "TieRule",
     "Topology",
-    "UniformLinks",
     "Wire",
     "both_ways",
-    "check_connected",
-    "completed",
-    "destination_order_of",
-    "dimension_graph",
-    "fabric_of",
-    "first_links",
-    "names_routes",
-    "next_links_of",
-    "node_number",
-    "paths_to",
-    "pattern_of",
-    "shortest_paths",
-    "stripes_over_directions",
-    "tie_by_destination",
-    "tie_by_hash",
-    "tie_first",
-    "uniform_links_of",
-    "wires_of",
 ]

@@ -22,7 +22,7 @@ import attrs
 from astra_sim._boundary import call
 from astra_sim.engine.columns import Spans
 from astra_sim.errors import InputError
-from astra_sim.fabric import stripes_over_directions, uniform_links_of, wires_of
+from astra_sim.fabric.graph import stripes_over_directions, uniform_links_of, wires_of
 from astra_sim.graph import accounting_dimensions
 from astra_sim.memo import cached
 from astra_sim.network import EventNetwork, Network, RouteDelayNetwork

@@ -13,7 +13,9 @@ from typing import Any
 import attrs
 
 from astra_sim.errors import InputError
-from astra_sim.fabric import Fabric, FabricLink, LinkChange, Pattern, Topology, node_number
+from astra_sim.fabric import Fabric, FabricLink, Topology
+from astra_sim.fabric.graph import node_number
+from astra_sim.fabric.links import LinkChange, Pattern
 from astra_sim.platform import Dimension, Platform
 from astra_sim.schedule import Peer
 

@@ -13,16 +13,13 @@ from astra_sim.testing import kit
 
 if TYPE_CHECKING:
     from astra_sim_devkit.testing.contracts import (
-        CONTRACTS,
         AccountContract,
         CollectiveContract,
-        ComponentContract,
         ComputeContract,
         EngineContract,
         MemoryContract,
         ModelContract,
         NetworkContract,
-        OptionsRefused,
         PlacementContract,
         ReportContract,
         SchedulerContract,
@@ -35,22 +32,14 @@ if TYPE_CHECKING:
         run_contract,
     )
 
-    RANKS: tuple[int, ...]
-    SERIES: tuple[str, ...]
-
 __all__ = [
-    "CONTRACTS",
-    "RANKS",
-    "SERIES",
     "AccountContract",
     "CollectiveContract",
-    "ComponentContract",
     "ComputeContract",
     "EngineContract",
     "MemoryContract",
     "ModelContract",
     "NetworkContract",
-    "OptionsRefused",
     "PlacementContract",
     "ReportContract",
     "SchedulerContract",

@@ -20,10 +20,10 @@ from astra_sim.commands import (
     json_option,
     load_experiment,
     quiet_option,
-    read_groups,
     say_json,
     shared_plugins,
 )
+from astra_sim.experiments import read_groups
 from astra_sim.files import FileSet, parse_toml, read_text
 from astra_sim.options import Typed
 from astra_sim.toml_text import to_toml

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
-from astra_sim.commands import Column, Folded, Progress, Screen, Table, all_option, fold, json_option, quiet_option, say_json
+from astra_sim.commands import Column, Progress, Screen, Table, json_option, quiet_option, say_json
+from astra_sim.display import Folded, all_option, fold
 
 if TYPE_CHECKING:
     from astra_sim_compute_systolic.report import LayerReport

@@ -15,7 +15,8 @@ from typing import Any
 
 import attrs
 import click
-from astra_sim.commands import SECTIONS, Experiment, RunOptions, shared_plugins
+from astra_sim.commands import Experiment, shared_plugins
+from astra_sim.experiments import SECTIONS, RunOptions
 from astra_sim.options import describe_options
 from astra_sim.providers import load
 from astra_sim.results import read_results, tables_of

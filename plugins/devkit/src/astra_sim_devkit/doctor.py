@@ -12,8 +12,9 @@ from typing import Any
 
 import attrs
 import click
-from astra_sim.commands import Column, Plugins, Screen, Table, cache_folder, json_option, say_json, shared_plugins
+from astra_sim.commands import Column, Plugins, Screen, Table, json_option, say_json, shared_plugins
 from astra_sim.engines import ReferenceEngine, find_engine
+from astra_sim.experiments import cache_folder
 
 KERNEL = "astra-sim-core"
 

@@ -12,31 +12,21 @@ import attrs
 import click
 from astra_sim import Experiment, InputError, Result, load_experiment, simulate
 from astra_sim.commands import (
-    SECTIONS,
-    Change,
     Column,
-    Grid,
     Plugins,
     Progress,
-    Reports,
     Screen,
-    SpooledResults,
     Table,
-    assigned,
-    changed,
-    comparison_table,
     component_options,
-    output_options,
     quiet_option,
-    row_of,
-    run_options,
-    say_findings,
     say_json,
     shared_plugins,
     table_options,
     write_then_show,
 )
+from astra_sim.display import Reports, comparison_table, output_options, run_options, say_findings
 from astra_sim.errors import printable
+from astra_sim.experiments import SECTIONS, Change, Grid, SpooledResults, assigned, changed, row_of
 from astra_sim.graph import Figure
 from astra_sim.results import flat_row
 

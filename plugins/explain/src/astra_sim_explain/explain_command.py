@@ -12,18 +12,16 @@ from astra_sim import InputError, Result, simulate
 from astra_sim.commands import (
     Column,
     Progress,
-    Reports,
     Screen,
     Table,
     component_options,
     json_option,
     quiet_option,
-    run_options,
-    say_findings,
     say_json,
     shared_plugins,
     table_options,
 )
+from astra_sim.display import Reports, run_options, say_findings
 from astra_sim.reports import file_name
 
 from astra_sim_explain.explanation import PathExplanation

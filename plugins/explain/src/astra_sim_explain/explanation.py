@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar
 
 import attrs
 from astra_sim.commands import Screen
-from astra_sim.fabric import stripes_over_directions
+from astra_sim.fabric.graph import stripes_over_directions
 from astra_sim.graph import Communicate, Composite, Compute, ExecutionGraph, Operation, Receive, Send, Unit, operation_rows
 from astra_sim.platform import Dimension, Group, LogicalDimension, Platform
 from astra_sim.records import CompositeTimes, ExplainedRun, SegmentKind, SegmentOrigin, link_bandwidth

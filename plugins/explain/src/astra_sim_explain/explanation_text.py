@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any
 
-from astra_sim.commands import Column, DisplayUnit, Screen, Table
+from astra_sim.commands import Column, Screen, Table
+from astra_sim.display import DisplayUnit
 from astra_sim.errors import printable
 from astra_sim.records import POINT_TO_POINT
 

@@ -11,21 +11,10 @@ from typing import Any
 import attrs
 import click
 from astra_sim import InputError, InputWarning, simulate, use_plugins
-from astra_sim.commands import (
-    Column,
-    Progress,
-    Screen,
-    Table,
-    all_option,
-    changed_inputs,
-    experiment_of,
-    json_option,
-    quiet_option,
-    say_json,
-    shared_plugins,
-    version_differences,
-)
+from astra_sim.commands import Column, Progress, Screen, Table, json_option, quiet_option, say_json, shared_plugins
+from astra_sim.display import all_option
 from astra_sim.errors import printable, suggestion
+from astra_sim.experiments import changed_inputs, experiment_of, version_differences
 from astra_sim.results import read_results
 
 from astra_sim_explain.differences import Difference, figure_differences

@@ -20,12 +20,12 @@ from astra_sim.commands import (
     build,
     component_options,
     json_option,
-    network_files,
     quiet_option,
     say_json,
     shared_plugins,
     table_options,
 )
+from astra_sim.display import network_files
 from astra_sim.errors import InputError
 from astra_sim.files import FileSet, csv_lines, read_text
 from astra_sim.graph import ExecutionGraph

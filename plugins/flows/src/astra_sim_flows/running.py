@@ -7,9 +7,10 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 
 import attrs
-from astra_sim.commands import contain_exits
 from astra_sim.errors import InputError, RunError
-from astra_sim.fabric import UNREACHABLE, Fabric
+from astra_sim.experiments import contain_exits
+from astra_sim.fabric import Fabric
+from astra_sim.fabric.paths import UNREACHABLE
 from astra_sim.network import EventNetwork, Message, MessageFigures, Network, RouteDelayNetwork, advance, inject, not_under_way
 from astra_sim.providers import call
 

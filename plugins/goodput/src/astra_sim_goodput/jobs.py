@@ -11,7 +11,8 @@ from typing import Any
 
 import attrs
 from astra_sim import Experiment, InputError, option
-from astra_sim.commands import Plugins, build, build_platform, experiment_from, run_components, shared_plugins
+from astra_sim.commands import Plugins, build, build_platform, run_components, shared_plugins
+from astra_sim.experiments import experiment_from
 from astra_sim.files import parse_toml, read_text
 from astra_sim.network import EventNetwork, Network, OwnerLoad
 from astra_sim.options import structure

@@ -8,7 +8,8 @@ from urllib.parse import parse_qsl
 
 import attrs
 from astra_sim import InputError, option
-from astra_sim.commands import Plugins, check_npus, shared_plugins
+from astra_sim.commands import Plugins, shared_plugins
+from astra_sim.experiments import check_npus
 from astra_sim.options import Typed
 from astra_sim.providers import options_of
 from astra_sim.random import RandomStream

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from astra_sim import InputError
-from astra_sim.commands import Plugins, assigned, build_platform, experiment_from, shared_plugins
+from astra_sim.commands import Plugins, build_platform, shared_plugins
+from astra_sim.experiments import assigned, experiment_from
 from astra_sim.files import parse_toml, read_text
 from astra_sim.options import structure
 

@@ -14,7 +14,6 @@ from astra_sim import InputError
 from astra_sim.commands import (
     Experiment,
     Progress,
-    build_compute,
     build_platform,
     component_options,
     json_option,
@@ -22,10 +21,10 @@ from astra_sim.commands import (
     quiet_option,
     say_json,
     shared_plugins,
-    workload_options,
 )
 from astra_sim.context import Context
 from astra_sim.errors import located
+from astra_sim.experiments import build_compute, workload_options
 from astra_sim.units import GIB
 
 from astra_sim_llm.bounds import LeastTime

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import attrs
 from astra_sim import InputError
-from astra_sim.fabric import DestinationRoutes, DimensionGraph, FabricLink, check_connected, dimension_graph, uniform_links_of
+from astra_sim.fabric import FabricLink
+from astra_sim.fabric.graph import DimensionGraph, uniform_links_of
+from astra_sim.fabric.routes import DestinationRoutes, check_connected, dimension_graph
 from astra_sim.platform import Dimension, Platform
 
 RING, FULLY_CONNECTED, SWITCH, TABLE = range(4)

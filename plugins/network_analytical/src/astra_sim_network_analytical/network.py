@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from astra_sim import InputError
-from astra_sim.fabric import pattern_of
+from astra_sim.fabric.graph import pattern_of
 from astra_sim.memo import cached
 from astra_sim.network import DelayParts, Network, RouteDelayNetwork
 from astra_sim.platform import Dimension, Platform

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import attrs
 from astra_sim import InputError, option
-from astra_sim.fabric import UniformLinks, Wire
+from astra_sim.fabric import Wire
+from astra_sim.fabric.links import UniformLinks
 from astra_sim.limits import MAX_NPUS
 from astra_sim.platform import Dimension, Topology, bytes_per_ns, is_power_of_two
 from astra_sim.schedule import Peer

@@ -7,7 +7,8 @@ from typing import NamedTuple, cast
 
 from astra_sim import InputError
 from astra_sim.errors import AstraError
-from astra_sim.fabric import HostForwarding, RouteChoice, RouteRules, dimension_graph
+from astra_sim.fabric import RouteRules
+from astra_sim.fabric.routes import HostForwarding, RouteChoice, dimension_graph
 from astra_sim.function_table import CompiledNetwork
 from astra_sim.network import LinkLoad
 from astra_sim.platform import Platform

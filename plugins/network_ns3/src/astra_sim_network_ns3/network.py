@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from astra_sim import InputError
 from astra_sim.errors import AstraError, DeadlockError, PluginError, warn
-from astra_sim.fabric import UNREACHABLE, Fabric, FabricLink, RouteRules
+from astra_sim.fabric import Fabric, FabricLink, RouteRules
+from astra_sim.fabric.paths import UNREACHABLE
 from astra_sim.function_table import CompiledNetwork
 from astra_sim.network import LinkLoad, MessageFigures
 from astra_sim.platform import Platform

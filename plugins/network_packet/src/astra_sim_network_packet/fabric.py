@@ -6,7 +6,9 @@ import collections
 from collections.abc import Iterator, Sequence
 
 from astra_sim import InputError
-from astra_sim.fabric import Wire, destination_order_of, next_links_of
+from astra_sim.fabric import Wire
+from astra_sim.fabric.destination_order import destination_order_of
+from astra_sim.fabric.graph import next_links_of
 from astra_sim.limits import MAX_EVENT_NPUS
 from astra_sim.platform import Dimension, Platform
 

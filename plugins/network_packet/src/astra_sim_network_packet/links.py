@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from astra_sim import InputError
-from astra_sim.fabric import UniformLinks, Wire, stripes_over_directions, uniform_links_of, wires_of
+from astra_sim.fabric import Wire
+from astra_sim.fabric.graph import stripes_over_directions, uniform_links_of, wires_of
+from astra_sim.fabric.links import UniformLinks
 from astra_sim.platform import Dimension
 
 

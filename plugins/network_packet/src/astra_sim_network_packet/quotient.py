@@ -10,7 +10,9 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from astra_sim.fabric import UniformLinks, Wire, names_routes, uniform_links_of
+from astra_sim.fabric import Wire
+from astra_sim.fabric.graph import names_routes, uniform_links_of
+from astra_sim.fabric.links import UniformLinks
 from astra_sim.platform import Dimension, Platform, is_power_of_two
 
 from astra_sim_network_packet.links import is_ring, width_factor

@@ -18,7 +18,6 @@ from astra_sim.commands import (
     Progress,
     Screen,
     Table,
-    all_option,
     build_platform,
     candidates,
     json_option,
@@ -27,6 +26,7 @@ from astra_sim.commands import (
     shared_plugins,
     write_then_show,
 )
+from astra_sim.display import all_option
 from astra_sim.files import FileSet, csv_lines
 from astra_sim.options import structure
 from astra_sim.platform import Platform

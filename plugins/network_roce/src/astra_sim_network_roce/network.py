@@ -7,7 +7,10 @@ from typing import Any, NamedTuple
 
 from astra_sim import InputError
 from astra_sim.errors import AstraError, DeadlockError, warn
-from astra_sim.fabric import UNREACHABLE, Fabric, FabricLink, RouteRules, dimension_graph, first_links, names_routes
+from astra_sim.fabric import Fabric, FabricLink, RouteRules
+from astra_sim.fabric.graph import names_routes
+from astra_sim.fabric.paths import UNREACHABLE
+from astra_sim.fabric.routes import dimension_graph, first_links
 from astra_sim.network import EventNetwork, LinkLoad, Message, MessageFigures
 from astra_sim.platform import Platform
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import attrs
 from astra_sim import InputError, option
-from astra_sim.fabric import Pattern, Wire, both_ways
+from astra_sim.fabric import Wire, both_ways
+from astra_sim.fabric.links import Pattern
 from astra_sim.platform import Dimension, Topology
 from astra_sim.schedule import Peer
 

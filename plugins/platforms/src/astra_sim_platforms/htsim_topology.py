@@ -10,7 +10,7 @@ from typing import NamedTuple
 import attrs
 from astra_sim import InputError, option
 from astra_sim.errors import suggestion, warn
-from astra_sim.fabric import LARGEST_FABRIC
+from astra_sim.fabric.graph import LARGEST_FABRIC
 from astra_sim.files import read_text
 from astra_sim.platform import Dimension
 

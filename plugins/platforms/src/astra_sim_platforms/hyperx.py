@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 from astra_sim import InputError, option
-from astra_sim.fabric import LARGEST_FABRIC, Wire, both_ways
+from astra_sim.fabric import Wire, both_ways
+from astra_sim.fabric.graph import LARGEST_FABRIC
 from astra_sim.platform import Dimension, Topology
 from astra_sim.schedule import Peer
 

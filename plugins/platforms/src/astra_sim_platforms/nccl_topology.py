@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 from astra_sim import InputError, option
-from astra_sim.fabric import shortest_paths
+from astra_sim.fabric.paths import shortest_paths
 from astra_sim.files import read_text
 from astra_sim.platform import Dimension
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 from astra_sim import InputError, option
-from astra_sim.fabric import LARGEST_FABRIC
+from astra_sim.fabric.graph import LARGEST_FABRIC
 from astra_sim.platform import Dimension, Preset, Topology
 from astra_sim.schedule import Peer
 

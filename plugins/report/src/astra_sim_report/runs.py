@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import attrs
 from astra_sim.errors import InputError
-from astra_sim.fabric import node_number
+from astra_sim.fabric.graph import node_number
 from astra_sim.files import csv_rows, csv_table, limited, naming_gzip, note_input, read_text
 from astra_sim.reports import file_name
 from astra_sim.results import read_results

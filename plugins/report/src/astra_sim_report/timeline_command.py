@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
-from astra_sim.commands import Progress, Screen, experiment_of, json_option, quiet_option, say_json
+from astra_sim.commands import Progress, Screen, json_option, quiet_option, say_json
 from astra_sim.errors import InputError, warn
+from astra_sim.experiments import experiment_of
 from astra_sim.files import FileSet
 from astra_sim.results import read_results
 

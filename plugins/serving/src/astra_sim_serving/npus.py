@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Sequence
 
 from astra_sim import InputError
-from astra_sim.commands import check_npus
+from astra_sim.experiments import check_npus
 from astra_sim.platform import Platform
 
 from astra_sim_serving.options import PoolOptions

@@ -9,9 +9,10 @@ from typing import Any
 
 import attrs
 from astra_sim import InputError
-from astra_sim.commands import SECTIONS, Components, Plugins, build_compute, build_platform, component, experiment_from
+from astra_sim.commands import Components, Plugins, build_platform
 from astra_sim.compute import Compute
 from astra_sim.errors import suggestion
+from astra_sim.experiments import SECTIONS, build_compute, component, experiment_from
 from astra_sim.models import ModelDescription, describe_model
 from astra_sim.options import structure
 from astra_sim.platform import Platform

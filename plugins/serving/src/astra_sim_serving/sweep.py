@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import attrs
-from astra_sim.commands import Grid, Progress
+from astra_sim.commands import Progress
+from astra_sim.experiments import Grid
 
 from astra_sim_serving.experiment import ServingExperiment
 from astra_sim_serving.serving import serve

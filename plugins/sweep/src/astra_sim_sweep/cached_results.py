@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 
-from astra_sim.commands import invocation, write_document
+from astra_sim.display import write_document
+from astra_sim.experiments import invocation
 
 from astra_sim_sweep.plan import RESULT
 

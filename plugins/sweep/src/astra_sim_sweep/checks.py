@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from astra_sim import AstraError, InputError
-from astra_sim.commands import check_options, shared_plugins
+from astra_sim.commands import shared_plugins
+from astra_sim.experiments import check_options
 
 from astra_sim_sweep.expressions import Expression
 from astra_sim_sweep.plan import Point, SweepPlan, is_setting

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
-from astra_sim.commands import json_option, json_output, say_json, write_then_show
+from astra_sim.commands import json_option, say_json, write_then_show
+from astra_sim.display import json_output
 from astra_sim.errors import STATUS_INTERRUPTED, InputError, printable
 from astra_sim.files import csv_lines
 

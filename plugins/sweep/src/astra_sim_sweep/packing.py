@@ -6,7 +6,8 @@ import pickle
 import socket
 
 from astra_sim import InputError
-from astra_sim.commands import shared_plugins, version_differences, versions
+from astra_sim.commands import shared_plugins
+from astra_sim.experiments import version_differences, versions
 
 from astra_sim_sweep.plan import SweepPlan
 

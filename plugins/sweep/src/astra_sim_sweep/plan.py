@@ -10,8 +10,9 @@ from typing import Any
 
 import attrs
 from astra_sim import AstraError, Experiment, InputError
-from astra_sim.commands import Change, Plugins, binaries, changed, shared_plugins, versions
+from astra_sim.commands import Plugins, shared_plugins
 from astra_sim.errors import suggestion
+from astra_sim.experiments import Change, binaries, changed, versions
 from astra_sim.files import parse_toml, read_text
 
 from astra_sim_sweep.axes import Axis, flatten, read_axes, with_axes

@@ -8,8 +8,8 @@ from typing import Any
 
 import attrs
 from astra_sim import InputError
-from astra_sim.commands import Grid
 from astra_sim.errors import suggestion
+from astra_sim.experiments import Grid
 from astra_sim.options import option, structure
 
 from astra_sim_sweep.axes import Axis

@@ -13,7 +13,8 @@ from typing import Any, Protocol
 
 import attrs
 from astra_sim import InputError, RunError
-from astra_sim.commands import frame_of, version_differences
+from astra_sim.display import frame_of
+from astra_sim.experiments import version_differences
 from astra_sim.files import check_output, guarded_inputs
 
 from astra_sim_sweep.cached_results import RESULT, CachedResults

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from astra_sim import InputError, RunError
-from astra_sim.commands import row_of
+from astra_sim.experiments import row_of
 from astra_sim.files import FileSet, csv_lines
 
 ENDINGS = (".parquet", ".csv", ".sqlite")

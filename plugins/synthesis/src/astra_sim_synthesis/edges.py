@@ -11,7 +11,9 @@ from collections.abc import Iterator
 import attrs
 import numpy as np
 import numpy.typing as npt
-from astra_sim.fabric import RouteRules, Routes, TieRule, dimension_graph, tie_by_destination, tie_first
+from astra_sim.fabric import RouteRules, TieRule
+from astra_sim.fabric.routes import Routes, dimension_graph
+from astra_sim.fabric.ties import tie_by_destination, tie_first
 from astra_sim.platform import Platform
 
 Floats = npt.NDArray[np.float64]

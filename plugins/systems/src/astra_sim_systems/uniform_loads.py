@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from itertools import accumulate
 
 import attrs
-from astra_sim.fabric import UniformLinks, stripes_over_directions
+from astra_sim.fabric.graph import stripes_over_directions
+from astra_sim.fabric.links import UniformLinks
 from astra_sim.platform import Dimension, is_power_of_two
 from astra_sim.schedule import PeerRun
 

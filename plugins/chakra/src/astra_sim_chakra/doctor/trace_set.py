@@ -10,7 +10,8 @@ from typing import Any
 
 import attrs
 from astra_sim import InputError
-from astra_sim.commands import Experiment, build_platform, check_groups, read_groups, shared_plugins
+from astra_sim.commands import Experiment, build_platform, shared_plugins
+from astra_sim.experiments import check_groups, read_groups
 from astra_sim.files import note_input
 
 from astra_sim_chakra.doctor.findings import TraceFinding

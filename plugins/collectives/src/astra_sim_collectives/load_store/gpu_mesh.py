@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import attrs
 from astra_sim import InputError, option
-from astra_sim.fabric import LARGEST_FABRIC
+from astra_sim.fabric.graph import LARGEST_FABRIC
 from astra_sim.platform import Dimension, Topology, bytes_per_ns
 from astra_sim.schedule import Peer
 

@@ -119,8 +119,9 @@ def _generate(
     memory: str | None,
 ) -> str:
     """The workload as text, of ASTRA-sim 1.0 (`text`) or as TOML. Raises InputError for options that are missing or do not go together."""
-    from astra_sim.commands import component, shared_plugins
+    from astra_sim.commands import shared_plugins
     from astra_sim.errors import suggestion
+    from astra_sim.experiments import component
     from astra_sim.files import read_text
 
     from astra_sim_compute_systolic.generate.layers import read_csv

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import attrs
-from astra_sim.commands import Plugins, RunOptions, shared_plugins
+from astra_sim.commands import Plugins, shared_plugins
 from astra_sim.compute import Compute, Work
 from astra_sim.context import Context
 from astra_sim.engines import Job, ReferenceEngine, RunRecord, simulate_graph
+from astra_sim.experiments import RunOptions
 from astra_sim.graph import Communicate, ExecutionGraph
 from astra_sim.memory import Memory
 from astra_sim.network import RouteDelayNetwork

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import click
-from astra_sim.commands import SECTIONS
 from astra_sim.errors import AstraError, PluginError
+from astra_sim.experiments import SECTIONS
 from astra_sim.options import describe_options
 from astra_sim.providers import FileFormat, Provider, load
 

@@ -13,10 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, ClassVar
 
-from astra_sim.commands import dimensions_of, network_of, shared_plugins
+from astra_sim.commands import shared_plugins
 from astra_sim.compute import Compute, Work
 from astra_sim.engines import EngineType, engine_of
 from astra_sim.errors import InputError, PluginError
+from astra_sim.experiments import dimensions_of, network_of
 from astra_sim.memory import Memory
 from astra_sim.models import ModelDescription
 from astra_sim.network import EventNetwork, LinkLoad, RouteDelayNetwork

@@ -8,7 +8,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 import attrs
-from astra_sim.fabric import LARGEST_COST, UNREACHABLE, Wire, fabric_of, uniform_links_of, wires_of
+from astra_sim.fabric import Wire
+from astra_sim.fabric.graph import fabric_of, uniform_links_of, wires_of
+from astra_sim.fabric.links import LARGEST_COST
+from astra_sim.fabric.paths import UNREACHABLE
 from astra_sim.platform import Dimension, Platform
 from astra_sim.schedule import Peer
 
