@@ -64,6 +64,7 @@ def algorithms_of(kind: Collective, chosen: str | tuple[str, ...], endpoint_ns: 
             _check_needs(kind, name, number, dimension, context)
         if algorithms[-1].whole_platform and index < len(names) - 1:
             raise InputError(f"{kind.value}: {name} runs over the whole platform, so no algorithm can follow it")
+    # In ASTRA-sim 1.0 a collective with fewer algorithms never does the other dimensions; with more, behaviour is undefined.
     complete = algorithms and algorithms[-1].whole_platform
     if not names:
         key = f"{kind.value.replace('_', '-')}-implementation"

@@ -51,6 +51,7 @@ def _truncated(value: str) -> int:
 
 def _single(value: str) -> float:
     """As a 32-bit floating-point number."""
+    # ASTRA-sim 1.0 has G of LogGP in 32 bits, and L, o and g cut to whole numbers.
     rounded: float = struct.unpack("f", struct.pack("f", _number(value)))[0]
     return rounded
 
@@ -104,6 +105,7 @@ def recognises(text: str) -> bool:
 
 def read(text: str, path: str) -> dict[str, dict[str, Any]]:
     """The section `system`. Raises InputError with the line."""
+    # Pairs of words, wherever lines end: ASTRA-sim 1.0 reads the file word by word.
     words = [(word, number) for number, line in enumerate(text.split("\n"), 1) for word in line.split()]
     table: dict[str, Any] = {"plugin": "astra1"}
     seen: dict[str, int] = {}

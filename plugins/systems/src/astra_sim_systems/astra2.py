@@ -56,6 +56,7 @@ class Astra2System(ChunkingSystem):
         self.one_at_a_time_unless_ordered = options.one_at_a_time is None
         self.replay_only = options.replay_only
         self.node_algorithms = {_node_id(key): value for key, value in options.node_algorithms.items()}
+        # Wrong names are errors before the run, not when the first such node is issued.
         for spec in options.node_algorithms.values():
             context.algorithm(spec, "node_algorithms")
         bandwidth = options.local_memory_gb_per_s
@@ -94,6 +95,7 @@ def three_accesses(size: int, gigabytes_per_s: float) -> int:
 def chunk_sizes(collective: Collective, size: int, splits: int, npus: int) -> list[int]:
     """Chunks of one size: at least a byte for each NPU, but for all-gathers; the last is not cut. Raises InputError."""
     each, total = size // splits, size
+    # An all-gather counts the part of one NPU, which need not be divided further.
     if collective is not Collective.ALL_GATHER and each < npus:
         each, total = npus, splits * npus
     if each < 1:
@@ -111,6 +113,7 @@ def halves(collective: Collective, kind: Collective, directions: Sequence[int]) 
         return slots
     if len(slots) == 1:
         return [QueueSlot(0, -1)] if kind is Collective.ALL_GATHER else slots
+    # With half of the queues each, all-gathers of an all-reduce do not wait behind its reduce-scatters.
     middle = len(slots) // 2
     return slots[middle:] if kind is Collective.ALL_GATHER else slots[:middle]
 
@@ -130,5 +133,6 @@ class EndpointDelays:
 
 def check_involved(operation: Communicate) -> None:
     """Refuse a collective without dimensions. Raises InputError."""
+    # ASTRA-sim 2.x exits with success before such a collective has ended.
     if not operation.dimensions:
         raise InputError("no dimension is involved; expected at least one")

@@ -17,6 +17,7 @@ from astra_sim_systems.node_file import read_text_mapping
 def _whole(value: Any) -> int:
     if type(value) is float and value.is_integer():
         value = int(value)
+    # By type, since True is an int.
     if type(value) is not int or value < 0:
         raise ValueError("expected a whole number of at least 0")
     return value
@@ -94,6 +95,7 @@ def recognises(text: str) -> bool:
 def read(text: str, path: str) -> dict[str, dict[str, Any]]:
     """The section `system`, and `compute` if the file requests a roofline. Raises InputError naming the key and value."""
     table = parse_json(text, path)
+    # As in ASTRA-sim 2.x, each NPU begins chunks in its own order; a run that ends unfinished there is an error here.
     system: dict[str, Any] = {"plugin": "astra2", "admission": "own"}
     others: dict[str, Any] = {}
     for key, value in table.items():
@@ -121,6 +123,7 @@ def read(text: str, path: str) -> dict[str, dict[str, Any]]:
         raise InputError(f"{path}: local-mem-bw is 0; expected more than 0")
     _warn_of_logs(others, path)
     sections = {"system": system}
+    # Replaying goes before the roofline, as in ASTRA-sim 2.x: recorded times count even if a roofline is described.
     if others.get("replay-only"):
         sections["compute"] = {"plugin": "recorded"}
         system["replay_only"] = True

@@ -106,6 +106,7 @@ class Wiring:
     def _flows(self, pattern: Pattern, number: int) -> Iterator[tuple[int, Mapping[int, int]]]:
         """The loads towards the NPUs of a class: to each of them if routes are by destination, else to the first for all."""
         senders = [(npu, pattern.senders[npu]) for npu in self.members[number] if npu in pattern.senders]
+        # With routes by destination, two NPUs of a leaf are reached over different links; otherwise one flow represents all of them.
         if self.tie not in (None, tie_first) or len(senders) < 2:
             yield from senders
             return
@@ -163,6 +164,7 @@ class Wiring:
             add(self.members[source][0], float(count))
         next_links: dict[int, list[int]] = {}
         before = {self.members[source][0]: (0.0, 0.0) for source in sources}
+        # The farthest nodes go first, so all traffic through a node has arrived there before it is passed on.
         for steps in range(max(by_distance, default=0), 0, -1):
             for node in by_distance.get(steps, ()):
                 next_links[node] = self._next_links(node, target, through_npus)
@@ -173,6 +175,7 @@ class Wiring:
                     there = latency + link.latency_ns, held + 1 / link.bandwidth
                     before[link.target] = min(before.get(link.target, there), there)
         result = {self.members[self.class_of[target]][0]: PathTime(0.0, 0.0, 0.0)}
+        # Back from the target, so that the rest of each way is known before the links that lead to it.
         for node in reversed(next_links):
             for number in next_links[node]:
                 link = links[number]
@@ -250,6 +253,7 @@ def _wiring(size: int, links: Sequence[FabricLink], destination_order: Sequence[
             into[link.target] += link.bandwidth
     classes: dict[object, list[int]] = {}
     for npu, neighbours in enumerate(hangs):
+        # NPUs that forward are never alike: on a ring of 4, NPUs 0 and 2 have the same neighbours, and each carries the traffic of others.
         on_switches = all(other >= size for other, _, _ in neighbours)
         classes.setdefault(tuple(sorted(neighbours)) if on_switches else npu, []).append(npu)
     class_of = [0] * size
@@ -311,6 +315,7 @@ class GraphLoads:
         messages = self.ranks * pattern.length if isinstance(pattern, PeerRun) else len(pattern)
         if messages * len(self.groups) > MOST_PAIRS:
             return None
+        # All to all goes by classes: a Clos fabric of 1024 NPUs has a million pairs, but 32 leaves.
         if isinstance(pattern, PeerRun) and pattern.first.operator == "shift" and pattern.length == self.ranks - 1 > 1:
             return self.wiring.each_to_each(self.groups)
         pairs = pairs_of(pattern, self.ranks)
@@ -339,6 +344,7 @@ def _loads_of(platform: Platform, logical: LogicalDimension | Group, rules: Rout
         return None if wiring is None else GraphLoads(wiring, _complete(logical.groups(platform.npus), platform.npus))
     dimension = platform.dimensions[number]
     uniform = uniform_links_of(dimension)
+    # Four neighbours of a ring of 8 are a line: their last reaches the first over the others, so the links of all must be looked at.
     is_whole = logical.size == dimension.size and isinstance(logical, LogicalDimension)
     if uniform is not None and (is_whole or uniform.pattern in ("switch", "fully_connected")):
         return UniformLoads(dimension, uniform, logical.size)
@@ -347,6 +353,7 @@ def _loads_of(platform: Platform, logical: LogicalDimension | Group, rules: Rout
         return None
     if isinstance(logical, Group):
         return GraphLoads(wiring, [logical.members])
+    # All groups send at once: eight NPUs of a leaf that send to other leaves share its links up.
     groups = LogicalDimension(logical.size, logical.stride // platform.strides[number], number).groups(dimension.size)
     return GraphLoads(wiring, _complete(groups, dimension.size))
 

@@ -112,6 +112,7 @@ class ChunkingSystem(System):
     may_lack_algorithms = False
 
     def __init__(self, options: ChunkingOptions, context: Context) -> None:
+        # ASTRA-sim 1.0 multiplies the delay by a 32-bit scale and cuts the product to whole nanoseconds, also with a scale of 1.
         self.endpoint_ps = scaled_float32(options.endpoint_delay_ns, context.run.injection_scale) * PS_PER_NS
         self.rendezvous = context.run.rendezvous
         self.own_orders = options.admission == "own"
@@ -186,6 +187,7 @@ class Session(SystemSession):
         self._queues = SystemQueues(dimensions, platform, system.context.run.queues_per_dim, system.rules.slots)
         active = system.options.active_chunks_per_dimension
         self.queues = [
+            # Rounded up for each queue, as ASTRA-sim does: 5 active chunks in 4 queues are 2 in each, 8 in all.
             QueuePlan(-(-active // len(of_queues)), system.order, traffic_class)
             for of_queues, traffic_class in zip(self._queues.directions, _traffic_classes(system.options, len(dimensions)), strict=True)
             for _ in of_queues
@@ -231,6 +233,7 @@ class Session(SystemSession):
         for index, logical in enumerate(dimensions):
             algorithm = across if logical.physical is None else algorithms[min(logical.physical, len(algorithms) - 1)]
             if algorithm.whole_platform:
+                # One dimension of all NPUs replaces this one and those after it, at its place in the list (oneRing of ASTRA-sim).
                 stages.append(PhaseStage(index, self._platform.whole(), algorithm))
                 break
             stages.append(PhaseStage(index, logical, algorithm))
@@ -265,6 +268,7 @@ class Session(SystemSession):
 
     def _issue(self, operation: Communicate, now_ps: int) -> list[ChunkPlan]:
         """The same for a collective over dimensions, planned anew."""
+        # Also the reduce-scatters and all-gathers of an all-reduce run the algorithms of `all_reduce`, as in ASTRA-sim 1.0.
         stages = self._stages[operation.collective]
         _check_whole_platform(stages[-1], operation.dimensions)
         priority = URGENT_PRIORITY if operation.urgent else None
@@ -280,13 +284,16 @@ class Session(SystemSession):
             taken, order = self._order.chunk(operation.collective, rest, size, dimensions, usable)
             key = taken, tuple(order)
             chunk = alike.get(key)
+            # An order of another package may repeat an answer that was right for earlier chunks and is more than is left now.
             if chunk is None or taken > rest:
                 if not 0 < taken <= rest or sorted(order) != list(range(len(stages))):
                     raise PluginError(f"{type(self._order).__name__} gives a chunk of {taken} bytes of {rest} the order {list(order)}")
                 used = [stages[index] for index in order if usable[index]]
+                # ASTRA-sim 1.0 asks for an order first, too: a collective without a usable dimension takes a step of the round robin.
                 if not used:
                     return []
                 chunk = ChunkPlan(priority, self._phases(operation.collective, taken, used))
+                # Chunks that are alike in bytes and order still differ if the next queue, or the other tree, has its turn.
                 if not round_robin:
                     alike[key] = chunk
             chunks.append(chunk)
@@ -296,6 +303,7 @@ class Session(SystemSession):
     def _check(self, operation: Communicate) -> None:
         """Raise InputError for a collective that the system refuses, or for which it has too few algorithms."""
         self._rules.check(operation)
+        # A collective that brings its algorithm (`node_algorithms`) needs none of its kind in the system file.
         if operation.collective in self._lacking and not operation.algorithm:
             raise InputError(str(self._lacking[operation.collective]))
 
@@ -354,6 +362,7 @@ class Session(SystemSession):
 
     def _chunk_sizes(self, operation: Communicate, npus: int, stages: Sequence[PhaseStage]) -> list[int]:
         """Bytes of the chunks of a collective: one if an algorithm has messages of its own sizes. Raises InputError."""
+        # Traces have messages of their own sizes. ASTRA-sim 2.x cuts such collectives, too, and ends before any NPU has finished.
         if not all(stage.algorithm.scales for stage in stages):
             return [operation.bytes]
         return self._rules.chunk_sizes(operation.collective, operation.bytes, self._options.splits, npus)
@@ -362,6 +371,7 @@ class Session(SystemSession):
         """The phases of a chunk. If nothing takes turns, equal chunks have the same ones."""
         if any(map(self._is_round_robin, stages)):
             return self._make_phases(collective, size, stages)
+        # Collectives of equal size, such as those of a model's layers, share schedules, which are made once.
         key = collective, size, tuple(stage.dimension for stage in stages)
         if key not in self._known:
             self._known[key] = self._make_phases(collective, size, stages)
@@ -374,6 +384,7 @@ class Session(SystemSession):
         if collective is Collective.ALL_REDUCE and self._options.collective_optimization == "local_bw_aware":
             # The last dimension has the rest of the chunk after all others reduced it: there one all-reduce does the work of a
             # reduce-scatter and an all-gather.
+            # Themis orders dimensions anew for each chunk and has no all-reduce on the last: both halves cross all of them (ASTRA-sim 1.0).
             inner, last = (stages[:-1], stages[-1:]) if self._order.all_reduces_last else (stages, [])
             steps = [(Collective.REDUCE_SCATTER, stage) for stage in inner]
             steps += [(Collective.ALL_REDUCE, stage) for stage in last]
@@ -387,7 +398,9 @@ class Session(SystemSession):
 
     def _phase(self, collective: Collective, kind: Collective, stage: PhaseStage, size: int) -> PhasePlan:
         """The phase of one stage: its queue, algorithm, schedule and endpoint delay."""
+        # Queues take turns when phases are planned, not when they start: the allocator of ASTRA-sim advances at each creation.
         queue, direction = self._queues.take(collective, kind, stage.dimension, stage.logical)
+        # The two trees of a double binary tree alternate by kind of collective and dimension, in the order of creation (ASTRA-sim 1.0).
         instance = self._instances.get((collective, stage.dimension), 0)
         self._instances[collective, stage.dimension] = instance + 1
         in_group = isinstance(stage.logical, Group)

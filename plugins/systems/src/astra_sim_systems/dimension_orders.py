@@ -38,6 +38,7 @@ class RoundRobin(Ascending):
     ) -> tuple[int, Sequence[int]]:
         """The bytes of the next chunk, and its order of dimensions."""
         taken, order = super().chunk(collective, rest, size, dimensions, usable)
+        # Collectives may have different numbers of dimensions; ASTRA-sim 1.0 keeps the larger turn and corrupts memory.
         turn = self._turn % len(order)
         self._turn = (self._turn + 1) % len(order)
         return taken, [*order[turn:], *order[:turn]]

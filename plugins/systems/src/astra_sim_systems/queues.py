@@ -38,6 +38,7 @@ class _RoundRobin:
         if not isinstance(logical, Group):
             self._of_all += 1
             return self._of_all - 1 + self._of_groups[0]
+        # Members of a group may have put different numbers of phases there; the first decides, so that all take the same queue.
         before = self._of_all + self._of_groups[logical.members[0]]
         self._of_groups.update(logical.members)
         return before
@@ -74,4 +75,5 @@ def _directions(logical: LogicalDimension, platform: Platform, per_dimension: in
         directions = platform.dimensions[logical.physical].topology.queue_directions
         if directions:
             return directions
+    # Of an odd number of queues, the one in the middle runs in the opposite direction (ASTRA-sim 1.0).
     return [1 if per_dimension == 1 or place < per_dimension // 2 else -1 for place in range(per_dimension)]

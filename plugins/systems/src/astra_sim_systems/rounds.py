@@ -81,6 +81,7 @@ class _RoundRank:
         step = taken.step
         if step.stride or step.after is not None or not self._repetition or self.tokens - self._sent != taken.times:
             return 0
+        # The 2046 equal rounds of an all-reduce on a ring of 1024 ranks are counted at once.
         more = (step.times - self._repetition) // taken.times
         self._repetition += more * taken.times
         self._sent += more * taken.times
@@ -127,6 +128,7 @@ def _pair_rounds(schedule: Schedule) -> Mapping[Round, int] | None:
                         sent.setdefault(step.bytes, []).append((number, target))
         if not moved:
             return None
+        # Messages arrive when all ranks have sent: else a rank with a higher number would answer within the same round.
         for pairs in sent.values():
             for _, target in pairs:
                 ranks[target].arrive(1)

@@ -52,6 +52,7 @@ class Themis(DimensionOrder):
 
     def begin(self, collective: Collective, now_ps: int) -> None:
         """Loads start anew with the first collective of every instant."""
+        # What ASTRA-sim 1.0 means to do: there only NPU 0 resets the loads, and another NPU may have planned with stale ones before.
         if now_ps != self._issued_at:
             self._issued_at = now_ps
             self._loads = []
@@ -67,6 +68,7 @@ class Themis(DimensionOrder):
             self._loads = [_DimensionLoad(0.0, dimension) for dimension in range(count)]
         plan = _Plan(collective is Collective.ALL_GATHER, dimensions, usable, self._relative)
         self._loads.sort(key=lambda load: load.time)
+        # Not sort(reverse=True), which would leave equal loads in place: ASTRA-sim sorts, then reverses the whole list.
         if plan.gathers:
             self._loads.reverse()
         gap = plan.gap(self._loads)
@@ -88,6 +90,7 @@ class OfflineGreedy(Themis):
     """Chunks of equal size."""
 
     def _decide(self, rest: int, size: int, gap: int) -> tuple[int, int, bool]:
+        # The load of a shorter last chunk is booked as that of a whole one, as in ASTRA-sim 1.0.
         return min(rest, size), size, gap < size // self._gap_denominator
 
 
@@ -99,6 +102,7 @@ class OfflineGreedyFlex(Themis):
     def _decide(self, rest: int, size: int, gap: int) -> tuple[int, int, bool]:
         if gap < size:
             return min(rest, size), min(rest, size), True
+        # Booked with the whole gap even if less is left (ASTRA-sim 1.0).
         return min(rest, gap), gap, False
 
 
@@ -114,8 +118,10 @@ class _Plan:
         places = [place for place, load in enumerate(loads) if self.usable[load.dimension]]
         first, last = places[0], places[-1]
         if not self.gathers:
+            # Against the most loaded dimension of all, even if this collective cannot use it (ASTRA-sim 1.0).
             return self._bytes(abs(loads[-1].time - loads[first].time), loads[first].dimension)
         gap = self._bytes(abs(loads[last].time - loads[first].time), loads[last].dimension)
+        # The chunk reaches the last dimension grown by those before it. Each quotient is cut, as in ASTRA-sim 1.0.
         for place in reversed(places[:-1]):
             gap //= self.dimensions[loads[place].dimension].size
         return gap

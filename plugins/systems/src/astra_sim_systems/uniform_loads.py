@@ -69,9 +69,11 @@ class UniformLoads:
         n = self.ranks
         if isinstance(pattern, PeerRun) and pattern.first.operator == "shift":
             ahead = [peer.value % n for peer in pattern.each()]
+            # Halfway around, messages go to the right, as networks route them (in ASTRA-sim 2.x: clockwise).
             right = [far for far in ahead if 2 * far <= n]
             left = [n - far for far in ahead if 2 * far > n]
             return sum(right), sum(left), max(right + left), sum(right + left) / len(ahead)
+        # Partners at a distance of a power of two: the link between two blocks carries one message of each rank of a block.
         if isinstance(pattern, PeerRun) and pattern.length == 1 and _swaps_blocks(far := pattern.first.value, n):
             return far, far if 2 * far < n else 0, far, far  # opposite ranks all go to the right
         pairs = pairs_of(pattern, n)
@@ -104,6 +106,7 @@ def most_of_a_rank(pattern: PeerRun | Pairs) -> int:
 
 def _most(places: int, runs: Iterable[tuple[int, int]]) -> int:
     """The most that cover a place of a ring: runs of some length, each from a place on."""
+    # Two laps, because a run may pass the last place; both are added at the end.
     changes = [0] * (2 * places + 1)
     for begin, length in runs:
         changes[begin] += 1
