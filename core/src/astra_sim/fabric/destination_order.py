@@ -47,8 +47,10 @@ class DestinationOrder:
         turn = self._numbers[destination]
         if self._height[node] == 0:
             beside = self._leaf[node] == self._leaf[destination]
+            # At one leaf the number of the leaf would be the same for all senders: their messages to a destination would take one plane.
             return (sum(divmod(turn, self._stride[0])) + (self._numbers[node] if beside else self._leaf[node])) % links
         down_to_one = first == last and self._height[first] < self._height[node]
+        # On a 2-ary 3-tree, bit 0 of the number decides at the leaves, bit 1 one level up.
         number = turn // self._stride[self._height[first if down_to_one else node]]
         return (number % max(1, len(self._up[first])) if down_to_one else number) % links
 

@@ -142,6 +142,7 @@ class Fabric:
             between.setdefault((link.source, link.target), []).append(number)
         reverse = [UNREACHABLE] * len(self.links)
         for (source, target), numbers in between.items():
+            # Parallel links are paired in order, so that no link back belongs to two.
             for number, back in zip(numbers, between.get((target, source), ()), strict=False):
                 reverse[number] = back
         return reverse
@@ -232,6 +233,8 @@ def next_links_of(dimension: Dimension, where: str) -> list[tuple[int, ...]] | N
                 if not isinstance(link, int) or not 0 <= link < len(links) or links[link].source != node:
                     raise InputError(f"{text}({node}, {destination}) has {link!r}; expected numbers of links that leave node {node}")
     for destination in range(size):
+        # Depth-first, on a stack of its own: on a line of a thousand switches recursion would be too deep.
+        # Routes from nodes in `done` are known to end.
         done = {destination}
         for source in range(size):
             stack = [(source, iter(table[source * size + destination]))] if source not in done else []

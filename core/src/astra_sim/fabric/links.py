@@ -59,6 +59,7 @@ class UniformLinks(NamedTuple):
             return both_ways(Wire(place, size, width) for place in range(size))
         if self.pattern == "fully_connected" or size < 3:
             return [Wire(a, b, width) for a in range(size) for b in range(size) if a != b]
+        # The link with order 0 is the dateline: packets that cross it change their virtual channel (Dally and Seitz, 1987).
         right = (Wire(place, (place + 1) % size, width, order=(place + 1) % size) for place in range(size))
         left = (Wire(place, (place - 1) % size, width, order=(size - place) % size) for place in range(size))
         return [link for pair in zip(right, left, strict=True) for link in pair]

@@ -25,7 +25,9 @@ def paths_to(destination: int, entering: Entering) -> dict[int, tuple[int, int]]
     buckets = {0: deque([destination])}
     while buckets:
         distance = min(buckets)
+        # No node joins this bucket while it is emptied, since a link costs at least 1.
         for node in buckets.pop(distance):
+            # It was in a nearer bucket, too: entries are not moved when a cheaper path is known, the later ones are skipped.
             if node in result:
                 continue
             result[node] = known[node]

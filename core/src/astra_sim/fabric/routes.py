@@ -111,6 +111,7 @@ class Routes:
         self._entering = [[link for link in links if link[2] not in failed] for links in graph.entering] if failed else graph.entering
         if order == "target":
             for leaving in self._leaving:
+                # As in `shortest_paths`, so that the table of all destinations and the search for one give the same first link.
                 leaving.sort(key=lambda number: graph.links[number].target)
         self._distances: dict[tuple[int, bool], Mapping[int, int]] = {}
 
@@ -148,6 +149,7 @@ class Routes:
             link = links[number]
             # An NPU that does not forward has a distance, too: that of its own messages.
             forwards = through_npus or link.target == destination or self.graph.is_switch(link.target)
+            # A target without a route is never nearer, since a link costs at least 1.
             if forwards and distance.get(link.target, left) == left - link.cost:
                 result.append(number)
         return result
@@ -184,6 +186,7 @@ class Routes:
         """Add a message that every node passes on in equal parts over all links that lead on, nodes in the order of their distance."""
         parts, waiting = {source: 1.0}, {source}
         while waiting - {destination}:
+            # The farthest first: all parts of the message have come together at a node before it passes them on.
             node = max(waiting - {destination}, key=lambda each: (self._steps(each, destination, source), -each))
             waiting.remove(node)
             links = self.next_links(node, destination, source)
@@ -211,6 +214,7 @@ class Routes:
         """Whether a message passes NPUs: "if_needed" those alone do whose source has no route over switches."""
         if self._forwarding != "if_needed" or self.graph.nodes == self.graph.size:
             return self._may_pass_npus()
+        # NPUs 0 and 1 are on a switch, NPU 2 hangs on NPU 1 alone: messages of NPU 2 pass NPU 1, those between 0 and 1 never do.
         return source not in self.distances(destination, through_npus=False)
 
 

@@ -53,6 +53,7 @@ def tie_by_hash(source: int, destination: int, seed: int = 0) -> TieRule:
     pair = _mixed(_mixed(seed ^ source) ^ destination)
 
     def hashed(node: int, destination: int, links: Sequence[int]) -> int:
+        # The node counts: otherwise all messages on a switch's first link would take the first link of the next one, too.
         return _mixed(pair ^ (node << 32)) % len(links)
 
     return hashed

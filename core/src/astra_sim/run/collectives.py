@@ -204,6 +204,7 @@ class CollectiveLowering:
         """The phase steps of a chunk, and their traffic."""
         steps = []
         traffic = Traffic([0] * len(self._inputs.platform.dimensions))
+        # ASTRA-sim counts priorities up (LIFO) or down (FIFO) with every collective; urgent ones have a fixed one instead.
         age = (1 if self._session.later_first else -1) if chunk.priority is None else 0
         for phase in phases:
             plan, cost = phase.plan, phase.cost
@@ -248,6 +249,7 @@ class EnginePhases:
         schedule = self._schedule(plan.schedule, plan.logical, communicator)
         key = schedule, plan.queue, plan.endpoint_ps
         if key not in self._phases:
+            # A priced collective has no messages that would make its ranks wait for each other, so the engine does.
             barrier = plan.counted is not None
             self._phases[key] = self._engine.add_phase(schedule, plan.queue, self._together, plan.endpoint_ps, barrier)
         return self._phases[key]

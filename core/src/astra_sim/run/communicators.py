@@ -64,6 +64,7 @@ class Communicators:
 def join_programs(dimensions: Sequence[LogicalDimension], members: Sequence[Sequence[int]]) -> list[int]:
     """For each program the first of those with which it shares groups of some dimensions; `members` are the NPUs of each."""
     parts = list(range(len(members)))
+    # Pipeline stages mostly hold whole groups, and then share no collective.
     if all(is_closed(dimensions, npus) for npus in members):
         return parts
     program_of = {npu: program for program, npus in enumerate(members) for npu in npus}

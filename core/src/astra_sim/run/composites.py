@@ -109,6 +109,7 @@ class CompositeTimes:
         """The times of rows after those of another composite, of which the kinds are left out."""
         waits, begins, ends = list[Sequence[int]](), list[int](), list[int]()
         if before is not None:
+            # These lists are continued in place: with a copy for each composite, a chain of n layers would cost n * n.
             waits, begins, ends = before.waits, before.begins, before.ends
             if len(ends) > before.stop:  # another composite continues it, too
                 waits, begins, ends = (each[: before.stop] for each in (waits, begins, ends))  # type: ignore[assignment]
@@ -121,6 +122,7 @@ class CompositeTimes:
             ends.append(begin + durations[kind])
         begin = 0 if before is None else before.end
         last = max(until or range(first + len(rows)), key=ends.__getitem__, default=-1)
+        # Its operations ended while the composite before still ran, so the path to its end is that of the other.
         if before is not None and last >= 0 and ends[last] < begin:
             last = before.last
         end = max(begin, ends[last] if last >= 0 else 0)

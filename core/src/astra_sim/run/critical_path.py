@@ -152,6 +152,7 @@ class _PathMessages:
         alone = parts.latency_ps + parts.bandwidth_ps
         waiting = 0
         if isinstance(self._network, RouteDelayNetwork):
+            # Half a picosecond is rounding to whole ones; more means that the network rounds its terms to nanoseconds.
             self.rounded |= abs(alone - ps) > 0.6
         else:
             waiting = max(0, ps - round(alone))
@@ -333,6 +334,7 @@ class _Parts:
         if key not in self._in_collectives:
             pieces: dict[tuple[int, SegmentKind, int | None], tuple[SegmentOrigin, _PathPiece]] = {}
             for part in self.alone(operation).segments:
+                # What the network takes before any workload counts once, for the run.
                 if part.kind is SegmentKind.START:
                     continue
                 piece = _PathPiece(part.kind, part.ps, *part[5:])
@@ -415,6 +417,7 @@ class _Parts:
             return [_PathPiece(SegmentKind.COLLECTIVE, ps, max(crossed, default=None))]
         system = self._inputs.system
         delay = system.endpoint_ps if phase is None or phase.plan.endpoint_ps is None else phase.plan.endpoint_ps
+        # A shared bus replaces the endpoint delay, and its transfers are links of their own.
         endpoint = 0 if system.bus is not None else min(ps, delay)
         return [_PathPiece(SegmentKind.ENDPOINT, endpoint, dimension), _PathPiece(SegmentKind.REDUCTION, ps - endpoint, dimension)]
 

@@ -118,6 +118,7 @@ class _Inquest:
             if not begun:
                 operation = self._operation(npu, index)
                 missing = [other for other in waits_of(operation) if (npu, other) in left]
+                # If all that it depends on has ended, another operation holds its unit.
                 missing = missing or holders[npu, unit_of(operation, self._inputs.system)]
                 lines.append(f"NPU {npu}: {self._name(npu, index)} waits for " + ", ".join(self._name(npu, o) for o in missing[:3]))
         return lines

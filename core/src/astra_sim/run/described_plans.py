@@ -91,6 +91,7 @@ class DescribedPlanCache:
 
     def add(self, chunks: Sequence[ChunkPlan], described: DescribedPlan) -> None:
         """Keep the description of a plan, unless it is long or has phases of this engine alone."""
+        # A list may change after it was answered; a tuple of a system layer promises that nothing in it does.
         if self._how is None or type(chunks) is not tuple or len(described.planned) > _LONGEST:
             return
         key = id(chunks), self._how  # the plan is kept, too, so that its number stays its own

@@ -25,6 +25,7 @@ _CollectiveKey = tuple[Collective, int, tuple[int, ...], tuple[int, ...] | None,
 
 def unit_of(operation: Operation, system: System) -> int:
     """The unit of its NPU that an operation needs; -1: none."""
+    # In ASTRA-sim 2.x a receive needs no unit and is never held back.
     if not system.one_at_a_time or isinstance(operation, (Wait, Receive)):
         return -1
     return _UNITS[operation.unit]
@@ -93,6 +94,7 @@ class TaskLowering:
                 return Task(TIMER if time else JOIN, time, unit=unit)
             case Compute() if self._computes and on_accelerator(operation):
                 return Task(COMPUTE, operation.duration_ps, unit=unit)
+        # Computing of no time is no event: the loops of ASTRA-sim 1.0 go on within the tick.
         return Task(TIMER if operation.duration_ps else JOIN, operation.duration_ps, unit=unit)
 
     def _collective(self, program: int, operation: Communicate, unit: int) -> Task:

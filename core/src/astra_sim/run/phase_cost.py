@@ -152,6 +152,7 @@ class PhaseTimer:
         engine = self._engine(dimension, ranks, endpoint_ps)
         engine.keep_causes()
         _run_phase(engine, schedule, dimension, ranks)
+        # Counted, because the thousands of steps of a ring differ in nothing but when they begin.
         return Counter(link._replace(begin=0, end=link.end - link.begin) for link in engine.critical_path())
 
     def _links_of_chain(self, schedule: Schedule, dimension: LogicalDimension, endpoint: int) -> Counter[PathEdge]:
@@ -191,6 +192,7 @@ class PhaseTimer:
 def _is_chain(schedule: Schedule) -> bool:
     """Whether every send of a schedule that all ranks share waits for the message before it."""
     program = schedule.programs[0]
+    # Messages that are in flight together overlap, and a sum of steps would count the time of each.
     return program.starts == 1 and all(step.after is None and not step.after_arrivals for step in program.steps)
 
 

@@ -36,6 +36,7 @@ class Prices:
         One that the graph prices waits in no queue: its price has the time that it waits for others.
         """
         is_priced = operation.priced_ps is not None
+        # A collective that names its algorithm runs it: the price is that of the best one.
         if operation.bytes < 1 or (operation.algorithm and not is_priced):
             return None
         logical = self.ranks(operation)
@@ -87,6 +88,7 @@ class Prices:
 
     def _time(self, operation: Communicate, logical: _Members) -> int | None:
         """Picoseconds of a collective; None if the network does not price it. Raises PluginError if that is no time."""
+        # By shape: groups at like places, such as those of all pipeline stages, are one question to the network.
         key = operation.collective, operation.bytes, self._shape(logical)
         if key not in self._times:
             what = f"network {type(self._network).__name__}: the time of an {operation.collective} of {operation.bytes} bytes"

@@ -152,6 +152,7 @@ def observe(engine: Engine, programs: Sequence[NpuProgram]) -> list[NpuProgram]:
 
     Returns these programs. Of programs that are the same object the first NPU is that of the first of them.
     """
+    # Reversed, because the last entry of a key remains: it is to be the first program.
     first = {id(program.operations): program for program in reversed(programs)}
     observed = [program for program in programs if first[id(program.operations)] is program]
     for program in observed:

@@ -98,6 +98,7 @@ class RunRoutes:
         crossed = [number for number, logical in enumerate(dimensions) if logical.index(npu) != logical.index(source)]
         if not crossed:
             return None
+        # ASTRA-sim 1.0 charges a message to the highest dimension in which its ends differ, 2.x to the lowest.
         return crossed[0] if self._network.accounting_dimension == "lowest" else crossed[-1]
 
 

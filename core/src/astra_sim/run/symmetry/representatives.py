@@ -56,6 +56,7 @@ def find_classes(graph: ExecutionGraph, network: RouteDelayNetwork, rendezvous: 
         return None
     classes = _split_by_peers(messages, program_of)
     size = len(classes[0].members)
+    # Each message of a representative counts for as many NPUs as its class has, so all classes need one size.
     if size == 1 or any(len(one.members) != size for one in classes):
         return None
     place_of = {npu: place for one in classes for place, npu in enumerate(one.members)}
@@ -161,6 +162,7 @@ def is_closed(dimensions: Sequence[LogicalDimension], npus: Sequence[int]) -> bo
     if isinstance(npus, range) and npus.step == 1:
         parts = [part for one in dimensions for part in (one.parts if isinstance(one, LogicalProduct) else (one,))]
         blocks = [part.size * part.stride for part in parts]
+        # Aligned blocks hold whole groups: none of a million NPUs is looked at.
         if all(npus.start % block == 0 and len(npus) % block == 0 for block in blocks):
             return True
     members = set(npus)

@@ -41,6 +41,7 @@ class ScheduleSymmetry:
             return False
         key = exchanges, logical
         if key not in self._exchanges:
+            # The request of rendezvous takes the way back, which may be longer.
             runs = {to for to, _ in exchanges} | ({source for _, source in exchanges} if self._rendezvous else set())
             self._exchanges[key] = all(self._peer_is_symmetric(logical, peer) for run in runs for peer in run.each())
         return self._exchanges[key]
@@ -53,6 +54,7 @@ class ScheduleSymmetry:
         if logical.physical is not None and platform.dimensions[logical.physical].size == logical.size:
             if platform.dimensions[logical.physical].topology.is_symmetric(peer):
                 return True
+        # `one_halving_doubling` on several dimensions: XOR changes the same digits of every rank; a shift carries into the next dimension.
         elif logical.physical is None and peer.operator == "xor" and _xor_is_symmetric(platform, peer.value):
             return True
         groups = [logical.group(0)] if _is_the_same_in_all_groups(platform, logical, peer) else platform.distinct_groups(logical)

@@ -97,6 +97,7 @@ def is_exact(scope: Scope, inputs: RunInputs, schedules: ScheduleSymmetry, sched
         return True
     if scope is not Scope.PHASES:
         return schedules.is_symmetric(schedule, logical)
+    # A group leaves out the other NPUs, so NPU 0 cannot represent all.
     if isinstance(logical, Group):
         return False
     # A phase that ends everywhere at once takes the same time for all, whatever its ranks do, if it does in all groups.
@@ -152,6 +153,7 @@ def _stages(inputs: RunInputs) -> Iterator[tuple[Schedule, LogicalDimension | Gr
     Collectives of other sizes have the same messages but for their bytes. Should a system layer or an algorithm do it otherwise, or
     change by when a collective is issued, it shows in the run.
     """
+    # A session of its own: queues and trees that take turns are to begin the run as if nothing had been planned.
     session = inputs.session()
     for operation in cached_for(inputs.graph, "kinds of collectives", partial(_kinds_of_collectives, inputs.graph)):
         # An invalid plan is reported in the run, with the operation that is issued.
