@@ -45,6 +45,7 @@ def block_activations(setup: TrainingSetup, kind: BlockKind) -> BlockActivations
     scores = 0
     if setup.attention == "unfused":
         heads = share(model.heads, setup.parallel.tensor)
+        # The output of softmax takes 2 bytes; with dropout its mask takes 1, and its output 2 (arXiv 2205.05198, section 4.1).
         scores = (5 if setup.drops else 2) * heads * setup.key_length * setup.tokens
     return BlockActivations(
         saved=kept_bytes + attention.saved + feed_forward.saved, scores=scores, products=attention.products + feed_forward.products
@@ -163,6 +164,7 @@ def activations_of(setup: TrainingSetup, stage: int) -> tuple[int, int, int]:
         )
 
     states = in_flight(setup.schedule, stage, parallel.pipeline, setup.chunks, setup.micro_batches, setup.extra_ahead)
+    # Chunks differ in bytes: the state with most micro-batches need not be the fullest.
     activations, embedding, logits = max(map(split, states), key=sum)
     return activations + _put_off(setup, stage), embedding, logits
 

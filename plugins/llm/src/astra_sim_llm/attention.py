@@ -139,6 +139,7 @@ class AttentionHalf:
                 (self._products.heads + 2 * self._products.key_heads) * self._products.model.head_size,
                 self._products.heads * self._products.model.value_size,
             )
+            # Backward, the gradient of the output goes in, and those of queries, keys and values come out.
             before, after = reversed(sizes) if backward else sizes
             yield self._products.all_to_all("cp", "heads", self._products.tokens * before)
             yield LlmRun("attention", self._kernel(w.sequence, keys, True, backward, c))
@@ -178,7 +179,9 @@ class AttentionHalf:
             key_length=keys,
             head_size=m.head_size,
             value_size=m.value_size,
+            # With fewer key heads than ranks, each rank has a copy of one.
             key_heads=w.micro_batch * (self._products.key_heads // share if self._products.key_heads >= share else 1),
+            # Unfused attention calculates the whole square, half of which the mask then hides.
             causal=causal and w.flash,
             flash=w.flash,
             backward=backward,

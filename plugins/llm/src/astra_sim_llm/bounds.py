@@ -41,6 +41,7 @@ class LeastTime:
                 if chunk is not None:
                     times[chunk] += self._time(work, name)
             stages.append(times)
+        # A rank of DualPipe has two stages, each of which sees half of the micro-batches.
         passes = setup.micro_batches / (2 if setup.schedule == "dualpipe" else 1)
         least, ahead = 0.0, 0.0
         for times in stages:

@@ -102,12 +102,14 @@ def layer_parameters(model: Model, kind: LayerKind, parallel: Parallelism = WHOL
 
 def _norms_and_biases(model: Model, kind: LayerKind, parallel: Parallelism) -> int:
     """Parameters of a block that are no matrices."""
+    # LayerNorm has a weight and a bias; models without biases have RMSNorm.
     per_norm = 2 if model.biases else 1
     vectors = 2 * per_norm * model.hidden
     if model.mla is not None:
         vectors += model.mla.query_rank + model.mla.key_value_rank
     if model.query_norms:
         vectors += 2 * model.head_size
+    # Qwen2 has these biases and no others.
     if model.biases or model.query_biases:
         vectors += (share(model.heads, parallel.tensor) + 2 * key_heads_of_rank(model, parallel)) * model.head_size
     if model.biases:
@@ -228,6 +230,7 @@ def head_flops(model: Model) -> int:
 def blocks_flops(model: Model, sequence: int, causal: bool = True) -> int:
     """FLOPs of a token in all blocks, forward, with those of multi-token prediction."""
     flops = sum(layer_flops(model, model.kind(layer), sequence, causal) for layer in range(model.layers + model.mtp_layers))
+    # The product that joins two states: 2 hidden x hidden, at two FLOPs each.
     return flops + model.mtp_layers * 4 * model.hidden**2
 
 

@@ -34,6 +34,7 @@ class Experts:
         yield from self._grouped("expert fc2", experts, rows, m.hidden, width, cast=not fused)
         yield from self._combine("combine")
         yield self._products.elements("unpermute", 4, self._sent * m.hidden)
+        # In decoding all tensor ranks have the token of a sequence: each has sent a share of them.
         if self._products.parallel.tensor > 1 and not self._products.parallel.sequence:
             yield self._products.gather(self._products.parallel.tensor * self._tokens * m.hidden)
 
@@ -42,6 +43,7 @@ class Experts:
         m = self._products.model
         experts, rows, width = self._rows()
         yield self._products.elements("unpermute", 4, self._sent * m.hidden)
+        # Gradients of outputs go where the tokens went, and those of inputs come back.
         yield from self._dispatch("combine")
         yield from self._grouped_gradients("expert fc2", experts, rows, m.hidden, width)
         fused = self._products.work.fused_experts
@@ -115,6 +117,7 @@ class Experts:
 
     def _dispatch(self, name: str) -> Iterator[Step]:
         """Tokens go to the ranks of their experts, and are gathered if several ranks share an expert."""
+        # The busiest rank receives the most, and all others wait for it.
         size = scaled(self._sent * self._products.model.hidden * 2, self._skew)
         p = self._products.parallel
         if p.expert > 1:
@@ -134,6 +137,7 @@ class Experts:
         for step in reversed(list(self._dispatch(name))):
             assert isinstance(step, LlmExchange)
             if step.collective is Collective.ALL_GATHER:
+                # An all-gather counts the part of a rank, a reduce-scatter the whole.
                 yield attrs.evolve(step, collective=Collective.REDUCE_SCATTER, bytes=step.bytes * self._products.parallel.expert_tensor)
             else:
                 yield step

@@ -26,6 +26,7 @@ def in_flight(schedule: str, stage: int, stages: int, chunks: int, micro_batches
     if schedule == "zb-v":
         return ((min(most, 2 * stages - 1 - stage), min(most, stage + 1)),)
     if schedule == "dualpipe":
+        # Half of the micro-batches come from each end.
         return ((min(most / 2, stages - stage), min(most / 2, stage + 1)),)
     return ((min(most, stages - stage + (extra_ahead if schedule == "1f1b" else 0)),) * chunks,)
 

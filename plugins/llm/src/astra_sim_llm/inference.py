@@ -39,11 +39,13 @@ class TokenWriter:
     def _pass(self, token: int, tokens: int) -> Template:
         """A pass of a micro-batch for one token, between the messages that it waits for and those that it sends."""
         plan, p = self._plan, self._plan.parallel
+        # A new token attends to itself, too.
         keys = (plan.options.kv_length or plan.setup.sequence) + token + 1 if plan.options.mode == "decode" else None
         block = plan.block(keys)
         first, last = self._stage == 0, self._stage == p.pipeline - 1
         steps: list[Step] = block.ends.embedding() if first else []
         size = max(1, 2 * block.tokens * plan.model.hidden // p.tensor)
+        # As in training: each tensor rank has received a part of the activations, and all need the whole.
         if not first and p.tensor > 1 and not p.sequence:
             steps.append(LlmExchange("activations", "tp", Collective.ALL_GATHER, size))
         steps = join(steps, *(block.forward(plan.model.kind(layer)) for layer in plan.layers_of_stage(self._stage)))
@@ -51,6 +53,7 @@ class TokenWriter:
         receives, sends = [], []
         if not first:
             receives.append(messages.receive(self._kinds, self._far(self._stage - 1), size, 0))
+        # A token is the input of the next one, and only the last stage knows it.
         elif token and p.pipeline > 1:
             receives.append(messages.receive(self._kinds, self._far(p.pipeline - 1), TOKEN_BYTES * plan.options.micro_batch, TOKEN_TAG))
         if not last:

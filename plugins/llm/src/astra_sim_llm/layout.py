@@ -41,6 +41,7 @@ def split_layers(model: Model, chunks: int, how: str | Sequence[int], weight_of:
             )
         counts = [layers // chunks] * chunks
     elif how == "embedding_as_layer":
+        # Llama 3 405B: 126 layers, embedding and head are 128 slots (Megatron-core's account_for_embedding_in_pipeline_split).
         slots, rest = divmod(layers + 2, chunks)
         if not slots or (chunks == 1 and rest):
             raise InputError(
@@ -78,6 +79,7 @@ def _weighted(model: Model, chunks: int, weight_of: Callable[[str], float]) -> l
             counts.append(layer - first)
         return counts if layer == len(weights) else None
 
+    # Bisection of floating-point numbers, which have 53 bits.
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (low, middle) if fill(middle) else (middle, high)
@@ -93,6 +95,7 @@ class ParallelAxes:
         self._platform = platform
         self.dimensions: list[LogicalDimension] = []
         p = parallel
+        # Context ranks have the same weights, so gradients are added over them as well.
         replicas = p.data * p.context
         shards, expert_shards = (p.shards, p.expert_shards) if p.zero else (replicas, p.expert_data)
         sizes = {
@@ -101,6 +104,7 @@ class ParallelAxes:
             "dp": (shards, p.tensor),
             "replicas": (replicas // shards, p.tensor * shards),
             "all_dp": (replicas, p.tensor),
+            # Experts number the same ranks in an order of their own, tp-ep-dp (Megatron-core).
             "etp": (p.expert_tensor, 1),
             "ep": (p.expert, p.expert_tensor),
             "edp": (expert_shards, p.expert_tensor * p.expert),

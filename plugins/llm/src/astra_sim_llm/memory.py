@@ -151,10 +151,10 @@ def _sharded(stored: ParameterCounts, size: int, parallel: Parallelism, is_shard
 
 def _buffers(setup: TrainingSetup, stage: int) -> int:
     parallel = setup.parallel
-    unreduced = gradient_bytes(setup) if setup.shards_gradients else 0
+    unreduced = gradient_bytes(setup) if setup.shards_gradients else 0  # a gradient is whole until it is reduced
     gathered = PREFETCHED * WEIGHT if parallel.zero >= 3 else 0
     size = _largest_unit(setup, stage) * (unreduced + gathered) if unreduced or gathered else 0
-    if parallel.sequence and parallel.tensor > 1:
+    if parallel.sequence and parallel.tensor > 1:  # the input of a product, gathered from all tensor ranks
         size += HALF * setup.tokens * setup.model.hidden
     if parallel.pipeline > 1:  # an activation and a gradient that arrive
         size += 2 * hidden_bytes(setup)
@@ -189,6 +189,7 @@ def _inference(setup: TrainingSetup, stage: int) -> LlmMemoryUse:
     fullest = (block_activations(setup, kind) for kind in kinds_on(setup, stage))
     has_head = end_chunks(setup, stage)[1] is not None
     return LlmMemoryUse(
+        # Without a backward pass there is no transposed copy: in FP8 a weight of a block takes a byte; embedding and head keep 16 bits.
         weights=WEIGHT * result.total - (result.block_matrices if setup.fp8 else 0),
         activations=max((parts.saved + parts.scores for parts in fullest), default=0),
         logits=4 * setup.micro_batch * share(setup.model.vocab, setup.parallel.tensor) if has_head else 0,

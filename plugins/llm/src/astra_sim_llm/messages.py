@@ -34,6 +34,7 @@ def between(kinds: OperationTypes, inner: Template, receives: Sequence[int], sen
     waits += (sorted({*chain.from_iterable(start if row == BEFORE else [first + row] for row in each)}) for each in inner.waits)
     end = first + inner.end
     waits += ([end] for _ in sends)
+    # Megatron-LM waits for its batch of isend and irecv: without overlap a sender goes on when its message has arrived.
     if sends and blocking:
         sent = list(range(len(rows) - len(sends), len(rows)))
         if len(sent) > 1:

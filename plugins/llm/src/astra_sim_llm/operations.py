@@ -92,6 +92,7 @@ def _check(model: Model, parallel: Parallelism, work: ProductWork) -> None:
     t, c = parallel.tensor, parallel.context
     for problem in misfits(model, parallel, work.sequence, work.micro_batch):
         raise InputError(problem)
+    # Megatron-core refuses this in training; decoding is the exception, since its one token cannot be shared.
     if model.experts and t > 1 and not parallel.sequence and work.sequence > 1:
         raise InputError(f"sequence_parallel is false; a mixture of experts needs it with tensor_parallel, which is {t}")
     if c > 1 and not work.flash and not work.ulysses:

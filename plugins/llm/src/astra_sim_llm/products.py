@@ -72,6 +72,7 @@ class Products:
         self.half = "fp16" if work.precision == "fp16" else "bf16"
         self.element_type = CAST_TO.get(work.precision, self.half)
         self.heads = model.heads // parallel.tensor
+        # Of 4 key heads on 8 ranks each rank has one, which another has, too.
         self.key_heads = max(1, model.key_heads // parallel.tensor)
         self.local = self.tokens // parallel.tensor if parallel.sequence else self.tokens
         self.vocab = -(-model.vocab // parallel.tensor)
@@ -103,9 +104,11 @@ class Products:
             return
         early = self.work.tp_overlap != "none"
         gather = (
+            # Weight gradients alone need the gathered input: unless it runs beside the other product, a schedule may put it off with them.
             [attrs.evolve(self.gather(self.tokens * k), weight=not early, overlapped_with=int(early))] if self.parallel.sequence else []
         )
         reduce = attrs.evolve(self.reduce(self.tokens * k), overlapped_with=int(self.work.tp_overlap in ("backward", "userbuffers")))
+        # Megatron-LM gathers the saved input while the gradient of the input is calculated (arXiv 2205.05198).
         if early:
             yield from (*cast, *gather, inputs, reduce, *weights)
         else:
@@ -123,6 +126,7 @@ class Products:
             return [exchange]
         hidden = attrs.evolve(exchange, bytes=scaled(exchange.bytes, USERBUFFERS_HIDDEN), overlapped_with=1)
         shown = attrs.evolve(exchange, bytes=scaled(exchange.bytes, 1 - USERBUFFERS_HIDDEN))
+        # A product can begin when the first chunk is there; of a sum, the last chunk is left when the product has ended.
         return [shown, hidden] if before else [hidden, shown]
 
     def gather(self, elements: int) -> LlmExchange:
@@ -161,6 +165,7 @@ class Products:
     def weight_product(self, name: str, product: Gemm | GroupedGemm, weights: int) -> Iterator[Step]:
         """A product that makes the gradients of weights, and their accumulation if it is not fused."""
         yield LlmRun(name, product, weight=True, launches=product.experts if isinstance(product, GroupedGemm) else 1)
+        # As DeepSpeed in bf16: a kernel adds them, at 12 bytes a weight.
         if not self.work.fused_gradients:
             yield LlmRun("add gradients", Elementwise(read_bytes=8 * weights, write_bytes=4 * weights), weight=True)
 

@@ -320,6 +320,7 @@ def beside_each_other(forward: Sequence[Step], backward: Sequence[Step]) -> list
         steps += kernels
         other = parts[1 - turn][places[1 - turn]][0] if places[1 - turn] < len(parts[1 - turn]) else []
         runs = sum(isinstance(step, LlmRun) for step in other)
+        # Tokens of one micro-batch travel while the other computes (DualPipe, and Megatron-core's overlap of expert exchanges in 1F1B).
         steps += [attrs.evolve(exchange, overlapped_with=runs) for exchange in exchanges]
         turn = 1 - turn
     return steps

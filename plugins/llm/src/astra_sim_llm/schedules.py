@@ -52,6 +52,7 @@ def one_forward_one_backward(stages: int, micro_batches: int, extra_ahead: int =
     """
     order = []
     for stage in range(stages):
+        # As many as there are stages behind this one: only then has the first gradient come back.
         ahead = min(micro_batches, stages - 1 - stage + extra_ahead)
         steps = [ScheduleStep(F, i) for i in range(ahead)]
         for i in range(micro_batches - ahead):
@@ -73,6 +74,8 @@ def interleaved(stages: int, micro_batches: int, chunks: int, extra_ahead: int =
         )
     total, order = micro_batches * chunks, []
     for stage in range(stages):
+        # Megatron-LM warms up twice as deep as 1F1B and a round for each further chunk,
+        # or with all passes if there are as many micro-batches as stages.
         ahead = total if micro_batches == stages else min(2 * (stages - 1 - stage) + (chunks - 1) * stages + extra_ahead, total)
         forward = [ScheduleStep(F, *_place(k, stages, chunks)) for k in range(total)]
         places = (_place(k, stages, chunks) for k in range(total))
@@ -100,6 +103,7 @@ def zero_bubble_h1(stages: int, micro_batches: int) -> Order:
             if ahead + i < micro_batches:
                 steps.append(ScheduleStep(F, ahead + i))
             steps.append(ScheduleStep(I, i))
+            # Once there is no forward pass left, weight gradients fill the wait for each input gradient.
             if i >= stage or ahead + i >= micro_batches:
                 steps.append(ScheduleStep(W, put_off))
                 put_off += 1
@@ -208,24 +212,31 @@ def dualpipe(stages: int, micro_batches: int) -> Order:
         place = min(stage, stages - 1 - stage)
         writer = _DualWriter(half, upper)
         deep = stages // 2 - place - 1
+        # The eight steps of deepseek-ai/DualPipe: forward passes of the direction that begins nearer to this stage,
         for _ in range(2 * deep):
             writer.add(F, 0)
+        # forward passes of both directions,
         for _ in range(place + 1):
             writer.add(F, 0)
             writer.add(F, 1)
+        # backward passes whose weight gradients follow at once, so that the next stage gets its gradient earlier,
         for _ in range(deep):
             writer.add(I, 1)
             writer.add(W, 1)
             writer.add(F, 1)
+        # the main part, in which every forward pass runs beside a backward one (the first of the middle stages does not: a smaller bubble),
         for k in range(half - stages + place + 1):
             writer.join(0, 1, alone=k == 0 and not deep and place == stages // 2 - 1)
             writer.join(1, 0)
+        # the same while forward passes of the other direction are left,
         for _ in range(deep):
             writer.add(B, 1)
             writer.join(1, 0)
+        # backward passes of both, whose second half puts weight gradients off,
         for k in range(place + 1):
             writer.add(I if 2 * k >= place + 1 else B, 1)
             writer.add(I if 2 * k + 1 >= place + 1 else B, 0)
+        # and these between the last input gradients, and at the end.
         for _ in range(deep):
             writer.add_put_off()
             writer.add(I, 0)

@@ -101,6 +101,7 @@ def search(
     )
     chunks = virtual_stages or (template.parallel.virtual_stages,)
     for layout, number, size in itertools.product(layouts, chunks, sizes):
+        # On one stage numbers of chunks make no difference, so one of them is tried.
         if layout.pipeline == 1 and number != chunks[0]:
             continue
         parallel = attrs.evolve(layout, virtual_stages=number if layout.pipeline > 1 else 1)
@@ -133,6 +134,7 @@ def _timed(
     best: list[float] = []
     refused = 0
     for place in sorted(range(len(fitting)), key=bounds.__getitem__):
+        # Bounds only grow from here, so no other candidate can be among the fastest.
         if fastest is not None and len(best) >= fastest and bounds[place] > best[fastest - 1]:
             break
         seconds = time_of(fitting[place].setup)

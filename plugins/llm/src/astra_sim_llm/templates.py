@@ -295,6 +295,7 @@ class Compiler:
             """Close a composite, which ends when some of its operations have."""
             nonlocal local, kinds, waits, previous, current, reached
             ends = tuple(sorted(numbers[row] for row in until if row in numbers))
+            # Two exchanges that begin at one place share the composite before them.
             if not ends or (not kinds and ends == reached):
                 return
             reached = ends
@@ -327,6 +328,7 @@ class Compiler:
         times = self._slowed(steps, [known.get(id(step), 0) for step in steps])
         launches = sum(step.launches for step in steps if isinstance(step, LlmRun))
         if self._launch_ps and launches:
+            # The host runs ahead during kernels and exchanges: only launches that are left when these are over make the pass longer.
             alone = sum(self._exchange_ps(step) for step in steps if isinstance(step, LlmExchange) and not step.overlapped_with)
             last = max(place for place, step in enumerate(steps) if isinstance(step, LlmRun))
             times[last] += max(0, launches * self._launch_ps - sum(times) - alone)
@@ -344,6 +346,7 @@ class Compiler:
                 left = self._exchange_ps(step)
                 for other in kernels if step.overlapped_with == FIRE_AND_FORGET else kernels[: step.overlapped_with]:
                     together = min(alone[other], left)
+                    # A part of a kernel is slowed once, however many exchanges it runs beside.
                     alone[other] -= together
                     left -= together
                     slower[other] += self._contention * together
@@ -457,6 +460,7 @@ class ProgramRows:
         if key not in self._columns:
             self._columns[key] = _Columns.of(templates)
         one = self._columns[key]
+        # Later rows wait for each row that runs on by its number, so these are written one by one.
         if times > 1 and len(one.free):
             for _ in range(times):
                 self._write(templates, 1)
@@ -519,6 +523,7 @@ def _repeats(templates: Sequence[Template], place: int) -> tuple[int, int]:
     """The templates from a place on that repeat, as (how many, how often): those by which most is written at once."""
     best = 1, 1
     left = len(templates) - place
+    # Passes repeat one by one in GPipe, in pairs in 1F1B, and by three where weight gradients are passes of their own.
     for period in (1, 2, 3, *_later_period(templates, place)):
         if period > left:
             continue

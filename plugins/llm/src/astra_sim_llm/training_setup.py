@@ -93,6 +93,7 @@ def end_chunks(setup: TrainingSetup, stage: int) -> tuple[int | None, int | None
     last = setup.parallel.pipeline - 1
     if setup.schedule == "dualpipe":  # two copies of the model, in opposite directions
         return {0: (0, 1), last: (1, 0)}.get(stage, (None, None))
+    # A V ends on the stage on which it begins.
     head = 0 if setup.schedule == "zb-v" else last
     return (0 if stage == 0 else None, setup.chunks - 1 if stage == head else None)
 

@@ -221,10 +221,12 @@ def _model_flops(plan: TrainingPlan) -> float:
     options, model = plan.options, plan.model
     if options.mode == "train":
         return counts.iteration_flops(model, plan.setup.sequence, options.global_batch, options.causal_flops)
+    # Modules of multi-token prediction are for training; a prompt needs the head for its last token alone.
     trained = attrs.evolve(model, mtp_layers=0)
     if options.mode == "prefill":
         heads = counts.head_flops(model) * options.global_batch
         return plan.setup.sequence * options.global_batch * counts.blocks_flops(trained, plan.setup.sequence, options.causal_flops) + heads
+    # The cache grows by a token a step, and its mean length counts.
     keys = (options.kv_length or plan.setup.sequence) + options.decode_tokens / 2
     return _tokens(plan) * counts.forward_flops(trained, round(keys), causal=False)
 
