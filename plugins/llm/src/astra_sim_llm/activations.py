@@ -17,7 +17,7 @@ HALF = 2
 class BlockActivations:
     """Bytes of a block and micro-batch on a rank.
 
-    `kept`: for the backward pass, without scores. `scores`: of attention that is not fused. `products`: those that deferred weight
+    `saved`: for the backward pass, without scores. `scores`: of attention that is not fused. `products`: those that deferred weight
     gradients still need, the inputs of products and the gradients of their outputs (32 s b h of a GPT's 34, arXiv 2401.10241).
     """
 

@@ -111,7 +111,7 @@ class DataParallel:
     def sharded_backward(self, parts: Sequence[Part], gathers: bool, is_stored: bool, reduces: bool) -> list[Step]:
         """A backward pass: `gathers` the weights of each unit again (ZeRO-3), and `reduces` its gradients beside the unit that follows.
 
-        `kept`: the weights of the first unit are still there, for the forward pass of the same micro-batch came just before.
+        `is_stored`: the weights of the first unit are still there, for the forward pass of the same micro-batch came just before.
         """
         # FSDP reshards after a forward pass; the unit that the backward pass begins with is the one that it has used last.
         there = parts[0][1] if is_stored and parts else None

@@ -198,7 +198,7 @@ def _shares(spans: Sequence[tuple[int, int, str]]) -> dict[str, int]:
 
 
 def _union(first: Any, second: Any) -> Any:
-    """The intersection of both sets of spans, in order and disjoint."""
+    """The union of both sets of spans, in order and disjoint."""
     begins, ends = np.concatenate([first, second], axis=1)
     if not len(begins):
         return first

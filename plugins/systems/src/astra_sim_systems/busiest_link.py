@@ -196,7 +196,7 @@ class Wiring:
 
 
 def _over(link: FabricLink, path_times: Mapping[int, PathTime]) -> PathTime:
-    """The path over a link, from its end there is one."""
+    """The path that begins with a link: the one from its end, made longer by the link."""
     return path_times[link.target].longer(link.latency_ns, 1 / link.bandwidth)
 
 
