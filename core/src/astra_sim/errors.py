@@ -1,4 +1,35 @@
-"""All errors that an input can cause. They derive from `AstraError`; no other exception should reach a user."""
+"""All errors that an input can cause. They derive from `AstraError`; no other exception should reach a user.
+
+Example:
+
+    >>> from astra_sim import simulate
+    >>> from astra_sim.errors import AstraError, InputError, suggestion
+    >>> try:
+    ...     simulate(platform="plugin:rign?size=8", workload="plugin:collective?bytes=1MiB")
+    ... except InputError as error:
+    ...     print(error.exit_status, isinstance(error, AstraError))
+    2 True
+    >>> f"collective rign is unknown; {suggestion('rign', ['ring', 'direct'])}"
+    "collective rign is unknown; did you mean 'ring'?"
+
+The other errors, by who has to act: an author of a plugin, of an algorithm, or the user:
+
+    >>> from astra_sim.errors import CapacityError, DeadlockError, PluginError, RunError, ScheduleError
+    >>> [issubclass(each, AstraError) for each in (PluginError, ScheduleError, RunError)]
+    [True, True, True]
+    >>> issubclass(CapacityError, InputError), issubclass(DeadlockError, RunError)
+    (True, True)
+
+What has no effect is a warning:
+
+    >>> import warnings
+    >>> from astra_sim.errors import InputWarning, warn
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     warn("system.toml: active-chunks has no effect")
+    >>> caught[0].category is InputWarning, str(caught[0].message)
+    (True, 'system.toml: active-chunks has no effect')
+"""
 
 from __future__ import annotations
 

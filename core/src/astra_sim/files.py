@@ -5,6 +5,35 @@ permission or Ctrl-C leaves earlier files as they were.
 
 Code that reads an input file notes it (`read_text` does, others call `note_input`), so that a command does not replace a file that it has
 read (`guarded_inputs`), and cached content is read again if any file that it came from has changed (`ReadTexts`).
+
+Examples:
+
+Read files with errors that name file and line:
+
+    >>> from pathlib import Path
+    >>> from astra_sim.files import FileSet, csv_table, finite_number, parse_json, parse_toml, read_text, whole_number
+    >>> _ = Path("links.csv").write_text("source,target,gb_per_s\\n0,1,25\\n1,0,fast\\n")
+    >>> rows = csv_table(read_text("links.csv"), "links.csv", needed=("source", "target", "gb_per_s"))
+    >>> (here, first), (there, second) = rows
+    >>> whole_number(first["source"], here), finite_number(first["gb_per_s"], f"{here}: gb_per_s", above=0)
+    (0, 25.0)
+    >>> finite_number(second["gb_per_s"], f"{there}: gb_per_s", above=0)
+    Traceback (most recent call last):
+        ...
+    astra_sim.errors.InputError: links.csv:3: gb_per_s is 'fast'; expected a number above 0
+    >>> parse_toml("[platform]\\nsize = 8\\n", "experiment.toml")["platform"]
+    {'size': 8}
+    >>> parse_json('{"size": 8,}', "platform.json")
+    Traceback (most recent call last):
+        ...
+    astra_sim.errors.InputError: platform.json:1: not JSON: Expecting property name enclosed in double quotes (column 12)
+
+Write files that appear together, or not at all:
+
+    >>> with FileSet() as files:
+    ...     files.write("times.csv", ["rank,ns\\n", "0,12.5\\n"])
+    >>> Path("times.csv").read_text()
+    'rank,ns\\n0,12.5\\n'
 """
 
 from __future__ import annotations

@@ -1,6 +1,26 @@
 """The network function table of `astra_sim/network.h`, called from Python: so the Python engine can use compiled networks too.
 
 Version 2 has flows and traffic classes of messages, and tells when senders know that a message has arrived. Version 1 still runs.
+
+Examples:
+
+A network in C or C++ gives a table of functions (`network.h` of `get_include()`) in a capsule named by the version:
+
+    >>> from astra_sim.function_table import CAPSULE, VERSION, FunctionTable, TableNetwork, get_include
+    >>> VERSION, CAPSULE
+    (1, b'astra_sim.network.v1')
+    >>> class Bus(TableNetwork):
+    ...     '''All messages one after another; `_bus` is a module in C++.'''
+    ...     def make_table(self):
+    ...         return _bus.make_table(self.platform.npus)
+    >>> try:
+    ...     FunctionTable("no capsule")
+    ... except Exception as error:
+    ...     print(type(error).__name__)
+    PluginError
+    >>> from pathlib import Path
+    >>> Path(get_include(), "astra_sim", "network.h").is_file()
+    True
 """
 
 from __future__ import annotations

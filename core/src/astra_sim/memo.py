@@ -6,6 +6,27 @@ values (`tests/test_cache_inputs.py` changes each input of each component). Whet
 
 Values that follow from a class alone (the names of its fields, its converter) stay in `functools.cache`: there are as many as classes. What
 one object computes for itself, within a run, stays in that object.
+
+Example:
+
+    >>> from astra_sim.memo import cache_statistics, cached, clear_caches, without_cache
+    >>> @cached("example.squares", 100)
+    ... def square(number):
+    ...     print("squaring", number)
+    ...     return number * number
+    >>> square(12), square(12)
+    squaring 12
+    (144, 144)
+    >>> statistics = cache_statistics()["example.squares"]
+    >>> statistics.hits, statistics.misses, statistics.entries
+    (1, 1, 1)
+    >>> with without_cache("example.squares"):
+    ...     square(12)
+    squaring 12
+    144
+    >>> clear_caches()
+    >>> cache_statistics()["example.squares"].entries
+    0
 """
 
 from __future__ import annotations

@@ -1,4 +1,20 @@
-"""Options classes: attrs classes that define validation, defaults, documentation and `--set`."""
+"""Options classes: attrs classes that define validation, defaults, documentation and `--set`.
+
+Example:
+
+    >>> import attrs
+    >>> from astra_sim.options import option, structure
+    >>> @attrs.frozen
+    ... class BusOptions:
+    ...     bandwidth_gb_per_s: float = option(100.0, above=0, help="bandwidth of the bus", unit="10^9 bytes/s")
+    ...     kind: str = option("fair", choices=("fair", "fifo"), help="which message goes first")
+    >>> structure(BusOptions, {"bandwidth_gb_per_s": 50}, "network")
+    BusOptions(bandwidth_gb_per_s=50, kind='fair')
+    >>> structure(BusOptions, {"bandwidth": 50}, "network")
+    Traceback (most recent call last):
+        ...
+    astra_sim.errors.InputError: network: unknown key 'bandwidth'; did you mean 'bandwidth_gb_per_s'?
+"""
 
 from __future__ import annotations
 

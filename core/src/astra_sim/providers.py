@@ -1,6 +1,29 @@
 """A component that a plugin offers through a hook: a name, a summary, its options, and the place of its implementation.
 
 A plugin that uses other plugins' components calls them through `call`, and `Lazily` names in its errors values that are costly to name.
+
+Examples:
+
+What hooks return, one of each kind (`"module:object"` is imported at first use):
+
+    >>> from astra_sim.providers import CollectiveProvider, FileFormat, Lazily, Provider, SchedulerProvider, call, describe_exception
+    >>> Provider("fixed", "Every message takes the same time", "my_package.network:Fixed", "my_package.network:FixedOptions").name
+    'fixed'
+    >>> CollectiveProvider("pairs", "One other rank after another", "my_package.pairs:pairs", pure=True).whole_platform
+    False
+    >>> SchedulerProvider("largest_first", "Largest phase first", "my_package.order:largest_first", orders="queue").orders
+    'queue'
+    >>> FileFormat("one-line", "OPERATION BYTES", ("workload",), "my_package.text:recognises", "my_package.text:read").kinds
+    ('workload',)
+
+A plugin that calls a function of another one turns its faults into errors that name it:
+
+    >>> call(Lazily(lambda: "compute half"), lambda work: 1 / work, 0)
+    Traceback (most recent call last):
+        ...
+    astra_sim.errors.PluginError: compute half failed: ZeroDivisionError: division by zero
+    >>> describe_exception(KeyError("layers"))
+    "KeyError: 'layers'"
 """
 
 from __future__ import annotations

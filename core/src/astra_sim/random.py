@@ -3,6 +3,17 @@
 The generator is SplitMix64 (Steele, Lea and Flood, OOPSLA 2014, doi 10.1145/2660193.2660195), whose n-th output is a hash of its start plus
 n times an odd constant. Streams of different names are independent of each other, and of how many numbers are drawn from others, so that
 two policies can be compared on the same draws.
+
+Examples:
+
+Two streams of a seed do not disturb each other, and a number follows from its counter:
+
+    >>> from astra_sim.random import RandomStream
+    >>> arrivals, lengths = RandomStream(7, "arrivals"), RandomStream(7, "lengths")
+    >>> [round(arrivals.exponential(counter), 3) for counter in range(3)]
+    [0.393, 3.818, 1.627]
+    >>> round(arrivals.exponential(2), 3), round(lengths.exponential(2), 3)
+    (1.627, 0.901)
 """
 
 from __future__ import annotations

@@ -2,6 +2,42 @@
 
 A report plugin (hook `astra_reports`) is a function of the results and a `ReportFolder`. The files of all reports of a command take
 their names together, when all of them are complete.
+
+Examples:
+
+A report (hook `astra_reports`) writes files about results, here a line for each layer:
+
+    >>> from astra_sim import simulate
+    >>> from astra_sim.files import FileSet
+    >>> from astra_sim.reports import DimensionFigures, LayerFigures, PassFigures, ReportFile, ReportFolder, Result, Series
+    >>> def write_layers(results: list[Result], folder: ReportFolder) -> None:
+    ...     for result in results:
+    ...         for layer in result.layers:
+    ...             figures: PassFigures = layer.weight_gradient
+    ...             folder.write("layers.csv", [f"{layer.name},{figures.total_comm_ns},{figures.exposed_comm_ns}\\n"])
+    >>> platform = "plugin:ring?size=4&links=2&link_bandwidth_gb_per_s=25&link_latency_ns=500"
+    >>> result = simulate(workload="plugin:collective?bytes=1MiB", platform=platform, explain=True, timelines=True)
+    >>> series: Series = "limited"
+    >>> with FileSet() as files:
+    ...     write_layers([result], ReportFolder("report", files, series, "report layers"))
+    ...     write_layers([result], ReportFile("one-file.csv", files, "report layers"))
+    >>> from pathlib import Path
+    >>> Path("one-file.csv").read_text() == Path("report", "layers.csv").read_text()
+    True
+    >>> layer, dimension = result.layers[0], result.dimensions[0]
+    >>> isinstance(layer, LayerFigures), isinstance(dimension, DimensionFigures), dimension.topology, dimension.size
+    (True, True, 'ring', 4)
+
+What the NPUs did, and why the run took as long as it did:
+
+    >>> from astra_sim.reports import Interval, PathInterval, Timeline
+    >>> timeline: Timeline = result.timelines()[0]
+    >>> first: Interval = next(iter(timeline))
+    >>> first.kind, first.name, first.begin_ns, first.end_ns
+    ('all_reduce', 'all_reduce', 0, 34522)
+    >>> *_, last = result.critical_path()
+    >>> isinstance(last, PathInterval), last.kind, last.npu, last.end_ns
+    (True, 'bandwidth', 0, 34522)
 """
 
 from __future__ import annotations

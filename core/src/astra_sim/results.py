@@ -1,4 +1,17 @@
-"""Results that were written: `result.json`, or the folder that holds it, and the tables in it."""
+"""Results that were written: `result.json`, or the folder that holds it, and the tables in it.
+
+Example:
+
+    >>> from astra_sim import simulate, write_reports
+    >>> from astra_sim.results import read_results, tables_of
+    >>> platform = "plugin:ring?size=4&links=2&link_bandwidth_gb_per_s=25&link_latency_ns=500"
+    >>> _ = write_reports(simulate(workload="plugin:collective?bytes=1MiB", platform=platform), "results", reports=())
+    >>> path, runs = read_results("results")
+    >>> sorted(tables_of(runs[0]))
+    ['algorithms', 'audit', 'dimensions', 'layers', 'mismatches', 'phases', 'run']
+    >>> tables_of(runs[0])["dimensions"][0]["topology"]
+    'ring'
+"""
 
 from __future__ import annotations
 

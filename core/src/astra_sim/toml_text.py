@@ -1,4 +1,16 @@
-"""Tables as TOML text for people: keys and values as tomli-w writes them, and nested values in one line with their parent."""
+"""Tables as TOML text for people: keys and values as tomli-w writes them, and nested values in one line with their parent.
+
+Example:
+
+    >>> from astra_sim.toml_text import to_toml, write_toml
+    >>> machine = {"name": "two rings", "platform": {"dimensions": [{"plugin": "ring", "size": 4}, {"plugin": "ring", "size": 8}]}}
+    >>> print(to_toml(machine, "Made by hand"), end="")
+    # Made by hand
+    <BLANKLINE>
+    name = "two rings"
+    platform = { dimensions = [{ plugin = "ring", size = 4 }, { plugin = "ring", size = 8 }] }
+    >>> write_toml(machine, "machine.toml")
+"""
 
 from __future__ import annotations
 

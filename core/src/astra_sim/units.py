@@ -1,4 +1,23 @@
-"""Units of time and bytes: simulated time is counted in whole picoseconds, and ASTRA-sim's MB and GB are powers of two."""
+"""Units of time and bytes: simulated time is counted in whole picoseconds, and ASTRA-sim's MB and GB are powers of two.
+
+Example:
+
+    >>> from astra_sim.units import GIB, MAX_PICOSECONDS, MIB, PS_PER_NS, parse_size, picoseconds
+    >>> parse_size("64MiB", "bytes") == 64 * MIB, parse_size("1G", "bytes") == GIB
+    (True, True)
+    >>> parse_size("64 MX", "bytes")
+    Traceback (most recent call last):
+        ...
+    astra_sim.errors.InputError: bytes: '64 MX' is no size; expected at least 1 byte, such as 8B, 64KiB or 1GiB
+    >>> picoseconds(2.5 * PS_PER_NS, "network bus: the delay")
+    2500
+    >>> picoseconds(float("nan"), "network bus: the delay")
+    Traceback (most recent call last):
+        ...
+    astra_sim.errors.PluginError: network bus: the delay is nan; expected a time of at least 0
+    >>> round(MAX_PICOSECONDS / 1e12 / 86400)  # days that a run can simulate
+    107
+"""
 
 from __future__ import annotations
 

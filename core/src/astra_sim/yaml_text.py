@@ -1,4 +1,15 @@
-"""YAML from a file, for the packages that have formats in it, which need PyYAML: too large a file is refused before it is constructed."""
+"""YAML from a file, for the packages that have formats in it, which need PyYAML: too large a file is refused before it is constructed.
+
+Example:
+
+    >>> from astra_sim.yaml_text import parse_yaml
+    >>> parse_yaml("topology: [Ring, Switch]\\nnpus_count: [4, 8]\\n", "network.yml", "a network")
+    {'topology': ['Ring', 'Switch'], 'npus_count': [4, 8]}
+    >>> parse_yaml("- 4\\n- 8\\n", "network.yml", "a network")
+    Traceback (most recent call last):
+        ...
+    astra_sim.errors.InputError: network.yml: not a YAML mapping; expected a network
+"""
 
 from __future__ import annotations
 
