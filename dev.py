@@ -61,28 +61,25 @@ STATUS_INTERRUPTED = 130
 OURS = Environment()
 IN_PARALLEL = ["-n", "auto", "--dist", "loadgroup"]
 SANITIZED_TESTS = [
-    f"tests/test_{name}.py"
-    for name in (
-        "engine",
-        "engines_agree",
-        "queue_orders",
-        "columns",
-        "function_table",
-        "broken_tables",
-        "networks",
-        "packet",
-        "packet_quotient",
-        "packet_table",
-        "packet_traffic",
-        "roce",
-        "roce_repetition",
-        "chakra",
-        "congestion",
-        "flow",
-        "flow_sharing",
-    )
+    "tests/engine/test_engine.py",
+    "tests/engine/test_engines_agree.py",
+    "tests/engine/test_queue_orders.py",
+    "tests/core/test_columns.py",
+    "tests/core/test_function_table.py",
+    "tests/core/test_broken_tables.py",
+    "tests/llm/test_networks.py",
+    "tests/network_packet/test_packet.py",
+    "tests/network_packet/test_packet_quotient.py",
+    "tests/network_packet/test_packet_table.py",
+    "tests/network_packet/test_packet_traffic.py",
+    "tests/network_roce/test_roce.py",
+    "tests/network_roce/test_roce_repetition.py",
+    "tests/chakra/test_chakra.py",
+    "tests/network_analytical/test_congestion.py",
+    "tests/network_flow/test_flow.py",
+    "tests/network_flow/test_flow_sharing.py",
 ]
-THREADED_TESTS = ["tests/test_packet_windows.py"]
+THREADED_TESTS = ["tests/network_packet/test_packet_windows.py"]
 
 
 LATER = ("astra-sim-network-packet", "astra-sim-network-roce", "astra-sim-network-flow", "astra-sim-chakra")
@@ -127,7 +124,7 @@ def interop(arguments: Sequence[str]) -> int:
     """Run the tests that need programs of others."""
     OURS.install(tools=True, others=True)
     os.chdir(ROOT)
-    OURS.become(OURS.python, "-m", "pytest", *IN_PARALLEL, *arguments, "tests/test_chakra.py", "tests/test_chakra_convert.py")
+    OURS.become(OURS.python, "-m", "pytest", *IN_PARALLEL, *arguments, "tests/chakra/test_chakra.py", "tests/chakra/test_chakra_convert.py")
 
 
 def frameworks(arguments: Sequence[str]) -> int:
@@ -142,7 +139,7 @@ def ns3(arguments: Sequence[str]) -> int:
     """Build the network ns3, and run its tests."""
     OURS.install(tools=True, apart=True)
     os.chdir(ROOT)
-    OURS.become(OURS.python, "-m", "pytest", *arguments, *([] if _names_tests(arguments) else ["tests/test_ns3.py"]))
+    OURS.become(OURS.python, "-m", "pytest", *arguments, *([] if _names_tests(arguments) else ["tests/network_ns3/test_ns3.py"]))
 
 
 def lint(arguments: Sequence[str]) -> int:

@@ -2,7 +2,7 @@
 
 A module defines `check(seed, folder)`, which builds one random case from the seed, writes what it needs to the empty `folder`, and returns
 a line for each property that does not hold (an empty list if all hold). The same seed always gives the same case. `IN_TESTS` is how many
-seeds `tests/test_random_checks.py` runs; `IN_NIGHTLY` is how many `bash .ci/nightly` runs.
+seeds `tests/core/test_random_checks.py` runs; `IN_NIGHTLY` is how many `bash .ci/nightly` runs.
 """
 
 from __future__ import annotations

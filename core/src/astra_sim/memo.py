@@ -1,7 +1,7 @@
 """Caches of values that follow from equal inputs: bounded, cleared and counted in one place.
 
 Thousands of runs in a process are a normal use, and most of a short run is set-up. A cache is found by a key that holds every input of its
-values (`tests/test_cache_inputs.py` changes each input of each component). Whether a cache is worth its lines is measured:
+values (`tests/core/test_cache_inputs.py` changes each input of each component). Whether a cache is worth its lines is measured:
 `python3 dev.py bench caches` switches off one at a time.
 
 Values that follow from a class alone (the names of its fields, its converter) stay in `functools.cache`: there are as many as classes. What

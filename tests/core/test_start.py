@@ -12,7 +12,7 @@ import pytest
 from astra_sim import _cache_folder
 from astra_sim.setup import entry_points
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 NEVER = {
     *("numpy", "scipy", "yaml", "google.protobuf", "rich", "tomli_w"),
     *("importlib.metadata", "email", "asyncio", "logging", "socket", "csv", "hashlib", "pickle", "random"),

@@ -12,12 +12,12 @@ from support import ROOT, warm
 from devtools.pages import PROGRAMS, agrees, blocks, check
 
 ELSEWHERE = {
-    "explain.md": "tests/test_explain_page.py",
+    "explain.md": "tests/project/test_explain_page.py",
     "llm.md": "tests/llm/test_page.py",
-    "plugins.md": "tests/test_plugin_page.py",
-    "studies.md": "tests/test_studies.py",
+    "plugins.md": "tests/released/test_plugin_page.py",
+    "studies.md": "tests/released/test_studies.py",
     "sweeps.md": "tests/sweeps/test_page.py",
-    "your-own.md": "tests/test_your_own.py",
+    "your-own.md": "tests/released/test_your_own.py",
 }
 """Pages whose blocks a test of their own runs."""
 

@@ -96,7 +96,7 @@ def test_the_commands_of_a_readme_work(kind: str, installed: Installed) -> None:
     assert len(set(outputs)) == len(commands), "options change nothing"
 
 
-# -- A package in C++; tests/test_native_plugin.py builds it -----------------------------------------------------------
+# -- A package in C++; tests/released/test_native_plugin.py builds it -----------------------------------------------------------
 
 
 def texts(folder: Path) -> dict[str, str]:

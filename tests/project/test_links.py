@@ -15,7 +15,7 @@ PAGES = sorted(
     if not any(part.startswith(".") for part in path.relative_to(ROOT).parts)
 )
 GENERATED = ("api/", "options/")
-"""Folders of the site whose pages are made when it is built; tests/test_site.py follows links to them."""
+"""Folders of the site whose pages are made when it is built; tests/released/test_site.py follows links to them."""
 
 PAGES_OF_FILES = ("contributing.md", "changelog.md", "examples.md")
 

@@ -19,7 +19,7 @@ from astra_sim.command.cli import astra
 from astra_sim_devkit.completion import complete, completion
 from click.testing import CliRunner
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 STARTS = {
     "bash": (["bash", "--norc", "--noprofile", "-i"], 'eval "$(astra completion bash)"'),
     "zsh": (["zsh", "-f", "-i"], 'autoload -U compinit; compinit -u -D; eval "$(astra completion zsh)"'),

@@ -490,21 +490,19 @@ class _Beside(Environment):
 # -- The tests of one package ------------------------------------------------------------------------------------------
 
 
-def test_every_module_of_tests_is_of_one_package() -> None:
-    """Or of another part; and packages are those of the workspace."""
-    named = [module for modules in suite.OF_PACKAGES.values() for module in modules.split()]
-    assert len(named) == len(set(named))
-    assert suite.loose() <= set(named)
-    assert set(suite.OF_PACKAGES) - {folder.name for folder in MEMBERS} <= {"explain", "project", "released"}
+OTHER_PARTS = {"errors", "project", "random_checks", "reference", "released"}
+"""Folders of tests of no single package: of errors, the project, its hunts, other simulators, and what users get."""
+
+
+def test_every_folder_of_tests_is_of_one_package() -> None:
+    """Or of another part; and no module lies outside of them."""
+    assert suite.parts() - {folder.name for folder in MEMBERS} <= {*OTHER_PARTS, *suite.FOLDERS.values()}
+    assert sorted(suite.TESTS.glob("test_*.py")) == []
 
 
 def test_a_package_stands_for_its_tests() -> None:
-    chosen = suite.chosen(["-q", "engine", "-k", "engine", "tests/llm"])
-    assert chosen[0] == "-q"
-    assert chosen[-3:] == ["-k", "engine", "tests/llm"]
-    assert chosen[1:-3] == suite.tests_of("engine")
-    assert all((ROOT / each).exists() for part in suite.parts() for each in suite.tests_of(part))
-    assert all(suite.tests_of(part) for part in suite.parts())
+    assert suite.chosen(["-q", "engine", "-k", "engine", "tests/llm"]) == ["-q", "tests/engine", "-k", "engine", "tests/llm"]
+    assert all((ROOT / suite.tests_of(part)).is_dir() for part in suite.parts())
 
 
 def test_the_list_of_slow_tests_names_tests_that_exist() -> None:
@@ -528,7 +526,7 @@ def test_dev_py_leaves_out_slow_tests_where_none_are_named(monkeypatch: pytest.M
     monkeypatch.setattr(type(dev["OURS"]), "install", lambda *_, **__: None)
     monkeypatch.setattr(type(dev["OURS"]), "become", lambda _, *command: commands.append(command))
     monkeypatch.chdir(ROOT)
-    for arguments in ([], ["-q", "--all"], ["core"], ["tests/test_docs.py"]):
+    for arguments in ([], ["-q", "--all"], ["core"], ["tests/project/test_docs.py"]):
         dev["test"](arguments)
     assert ["--quick" in command for command in commands] == [True, False, False, False]
     assert not any("--all" in command for command in commands)

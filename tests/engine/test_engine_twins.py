@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PYTHON = ROOT / "core" / "src" / "astra_sim" / "engine" / "reference"
 CPP = ROOT / "plugins" / "engine" / "native"
 

@@ -41,7 +41,7 @@ def test_helpers_need_no_test() -> None:
 def test_all_folders_with_tests_are_searched() -> None:
     folders = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]["testpaths"]
     assert all((ROOT / folder).is_dir() for folder in folders)
-    packages = ROOT / "examples" / "plugins"  # their tests run where they are installed: tests/test_plugin_templates.py
+    packages = ROOT / "examples" / "plugins"  # their tests run where they are installed: tests/released/test_plugin_templates.py
     folders_with_code = ("core", "plugins", "tests", "examples")
     result = {path for folder in folders_with_code for path in (ROOT / folder).rglob("test_*.py") if packages not in path.parents}
     searched = {path for folder in folders for path in (ROOT / folder).rglob("test_*.py")}
