@@ -1,4 +1,59 @@
-"""The interface of compute models: work to time."""
+"""The interface of compute models: work to time.
+
+Example:
+
+A model of a device that does 10^14 operations a second, and takes 2 us to launch each kernel:
+
+    >>> from astra_sim.compute import Compute, ExpectedError, MissingWork, Work
+    >>> from astra_sim.shapes import Gemm
+    >>> class Rate(Compute):
+    ...     memory_bytes = 80 * 2**30
+    ...
+    ...     def duration_ns(self, work):
+    ...         operations = work.count_operations()
+    ...         if operations is None:
+    ...             raise MissingWork("it has neither operations nor a shape")
+    ...         return 2000 + operations / 1e5
+    ...
+    ...     def expected_error(self, npus, configuration):
+    ...         # Of 12 published runs, five of which are like this one, 90 % are within 10 %.
+    ...         return ExpectedError(within=0.1, share=0.9, runs=12, near=5.0) if npus <= 1024 else None
+    >>> [Rate().duration_ns(work) for work in (Work(operations=1e9), Work(shape=Gemm(m=1000, n=1000, k=500)))]
+    [12000.0, 12000.0]
+    >>> Rate().duration_ns(Work(bytes=1e6))
+    Traceback (most recent call last):
+    ...
+    astra_sim.compute.MissingWork: it has neither operations nor a shape
+    >>> Rate().expected_error(npus=64, configuration={"sequence": 4096}).within
+    0.1
+
+A run with it: a layer of 10^9 operations in each of two passes, and a collective.
+
+    >>> from astra_sim import simulate
+    >>> backward = {"operations": 1e9, "collective": "all_reduce", "collective_bytes": 1_000_000}
+    >>> layer = {"name": "dense", "forward": {"operations": 1e9}, "weight_gradient": backward}
+    >>> workload = {"plugin": "layers", "loop": "data", "layers": [layer]}
+    >>> platform = "plugin:switch?size=8&link_bandwidth_gb_per_s=50&link_latency_ns=500"
+    >>> simulate(workload=workload, platform=platform, compute=Rate()).compute_ns
+    24000
+
+A variation of runs, which a plugin offers as a section of an experiment: computing on NPU 0 takes half as long again.
+
+    >>> from astra_sim import Experiment, Provider, hookimpl
+    >>> from astra_sim.commands import Plugins
+    >>> from astra_sim.compute import Started, Variation
+    >>> def slow_first(started: Started) -> int:
+    ...     return started.duration_ps * 3 // 2 if started.npu == 0 else started.duration_ps
+    >>> class Wear:
+    ...     @hookimpl
+    ...     def astra_variations(self):
+    ...         return [Provider("wear", "NPU 0 is slow", lambda platform: Variation(npu_ps=slow_first))]
+    >>> plugins = Plugins()
+    >>> plugins.register(Wear())
+    >>> worn = Experiment(plugin_sections={"wear": {}})
+    >>> simulate(worn, workload=workload, platform=platform, compute=Rate(), plugins=plugins).compute_ns
+    36000
+"""
 
 from __future__ import annotations
 

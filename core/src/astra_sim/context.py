@@ -1,4 +1,75 @@
-"""The context of factories of workloads and systems: the platform, the run, and other components by name."""
+"""The context of factories of workloads and systems: the platform, the run, and other components by name.
+
+Example:
+
+A system layer whose algorithm is an option (communicator groups are left out). Its factory gets the context, which has algorithms by name.
+
+    >>> import attrs
+    >>> from astra_sim import option
+    >>> from astra_sim.context import Algorithm, Context
+    >>> from astra_sim.schedule import Collective, Request
+    >>> from astra_sim.system import ChunkPlan, PhasePlan, QueuePlan, RuleOrder, System, SystemSession
+    >>> @attrs.frozen
+    ... class WholeOptions:
+    ...     algorithm: str = option("ring", help="algorithm of all collectives", specs="collective")
+    >>> class Whole(System):
+    ...     def __init__(self, options: WholeOptions, context: Context) -> None:
+    ...         self.algorithm = context.algorithm(options.algorithm, "algorithm")
+    ...
+    ...     def session(self, dimensions):
+    ...         return WholeSession(self.algorithm, dimensions)
+    >>> class WholeSession(SystemSession):
+    ...     def __init__(self, algorithm: Algorithm, dimensions) -> None:
+    ...         self.algorithm, self.dimensions = algorithm, dimensions
+    ...         self.queues = [QueuePlan(slots=1, order=RuleOrder()) for _ in dimensions]
+    ...
+    ...     def issue(self, operation, now_ps):
+    ...         size, phases = operation.bytes, []
+    ...         for number in operation.dimensions:
+    ...             ranks = self.dimensions[number]
+    ...             schedule = self.algorithm.schedule(Request(operation.collective, ranks.size, size))
+    ...             phases.append(PhasePlan(number, ranks, operation.collective, size, schedule, number, algorithm=self.algorithm.name))
+    ...             size = schedule.output_bytes
+    ...         return [ChunkPlan(None, tuple(phases))]
+
+A workload that computes for 50 us and reduces 1 MB, with the factors of the run, by the algorithm that takes the least time by itself:
+
+    >>> from astra_sim.graph import Communicate, Compute, ExecutionGraph, Pass
+    >>> def fastest(context: Context) -> ExecutionGraph:
+    ...     dimensions = context.platform.logical_dimensions()
+    ...     size = round(1_000_000 * context.run.comm_scale)
+    ...
+    ...     def reduced_by(name):
+    ...         return Communicate((0,), Collective.ALL_REDUCE, size, (0,), layer=0, training_pass=Pass.FORWARD, algorithm=name)
+    ...
+    ...     operations = [reduced_by(name) for name in ("ring", "halving_doubling", "direct")]
+    ...     best = min(operations, key=lambda operation: context.time_alone_ps(operation, dimensions))
+    ...     return ExecutionGraph([Compute((), context.scaled_ps(50_000.0), layer=0), best], dimensions, ("layer",))
+
+A plugin offers both. The workload takes another algorithm if a thousandth of the bytes is reduced:
+
+    >>> from astra_sim import Provider, hookimpl, simulate
+    >>> from astra_sim.commands import Plugins
+    >>> class Mine:
+    ...     @hookimpl
+    ...     def astra_systems(self):
+    ...         return [Provider("whole", "One chunk, by one algorithm", Whole, WholeOptions)]
+    ...
+    ...     @hookimpl
+    ...     def astra_workloads(self):
+    ...         return [Provider("fastest", "An all-reduce by the fastest algorithm", fastest)]
+    >>> plugins = Plugins()
+    >>> plugins.register(Mine())
+    >>> ring = "plugin:ring?size=8&links=2&link_bandwidth_gb_per_s=50&link_latency_ns=500"
+    >>> experiment = {"workload": "plugin:collective?collective=all_reduce&bytes=1000000", "platform": ring, "network": "plugin:flow"}
+    >>> [simulate(**experiment, system=f"plugin:whole?algorithm={name}", plugins=plugins).finish_ns for name in ("ring", "direct")]
+    [42000, 51034.314]
+    >>> for scale in (1, 0.001):
+    ...     result = simulate(workload="plugin:fastest", platform=ring, network="plugin:flow", comm_scale=scale, plugins=plugins)
+    ...     print(result.finish_ns, result.algorithms[0].algorithm)
+    92150 ring
+    54050 direct
+"""
 
 from __future__ import annotations
 

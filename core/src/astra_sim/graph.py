@@ -2,6 +2,62 @@
 
 A program is a list of operations; each waits for earlier ones (`after`) and refers to them by their place in the list.
 NPUs that do the same share one program.
+
+Example:
+
+Two stages of a pipeline: NPU 0 computes for 10 us and sends 1 MB, which takes 20 us at 50 bytes/ns, to NPU 1, which computes then.
+
+    >>> from astra_sim import simulate
+    >>> from astra_sim.graph import Compute, ExecutionGraph, NpuProgram, Receive, Send
+    >>> from astra_sim.schedule import rank
+    >>> first = [Compute(after=(), duration_ps=10_000_000), Send(after=(0,), to=rank(1), bytes=1_000_000)]
+    >>> second = [Receive(after=(), source=rank(0), bytes=1_000_000), Compute(after=(0,), duration_ps=10_000_000)]
+    >>> graph = ExecutionGraph(first, dimensions=(), layers=(), others=(NpuProgram(second, npus=[1]),))
+    >>> pair = "plugin:switch?size=2&link_bandwidth_gb_per_s=50&link_latency_ns=250"
+    >>> simulate(workload=graph, platform=pair).finish_ns
+    40500
+
+The same with a figure of its own: the share of the time in which the second stage waits for its input.
+
+    >>> import attrs
+    >>> from astra_sim.graph import Figure, ProgramTimes
+    >>> def figures(programs: list[ProgramTimes], finish_ps: int):
+    ...     return {"bubble": Figure(programs[1].ended_ps[0] / finish_ps, "bubble of the second stage", "share")}
+    >>> result = simulate(workload=attrs.evolve(graph, figures=figures), platform=pair)
+    >>> round(result.bubble, 3), result.shown["bubble"].label
+    (0.753, 'bubble of the second stage')
+
+A `ProgramBuilder` writes a program step by step. Layer 0 computes while the gradients of layer 1 are exchanged, and hides them:
+
+    >>> from astra_sim.graph import Pass, ProgramBuilder
+    >>> from astra_sim.platform import LogicalDimension
+    >>> from astra_sim.schedule import Collective
+    >>> builder = ProgramBuilder()
+    >>> for layer in (1, 0):
+    ...     builder.compute(50_000_000, layer, Pass.WEIGHT_GRADIENT)
+    ...     builder.communicate(Collective.ALL_REDUCE, 1_000_000, [0], layer, Pass.WEIGHT_GRADIENT)
+    >>> for layer in (1, 0):
+    ...     builder.wait(layer, Pass.WEIGHT_GRADIENT)
+    >>> graph = builder.build([LogicalDimension(size=8, stride=1, physical=0)], ["first", "second"])
+    >>> ring = "plugin:ring?size=8&links=2&link_bandwidth_gb_per_s=50&link_latency_ns=500"
+    >>> {layer.name: layer.weight_gradient.exposed_comm_ns for layer in simulate(workload=graph, platform=ring).layers}
+    {'first': 24650, 'second': 0}
+
+Operations name earlier ones by their place. When 100 MB are read, in 50 us, the collective begins, and the CPU computes for 10 us. The wait
+is `after` the CPU, and the time from then on that the `pending` collective takes is exposed:
+
+    >>> from astra_sim.graph import Communicate, MemoryAccess, Unit, Wait
+    >>> FORWARD = Pass.FORWARD
+    >>> operations = [
+    ...     MemoryAccess(after=(), bytes=100_000_000, layer=0),
+    ...     Communicate(after=(0,), collective=Collective.ALL_REDUCE, bytes=1_000_000, dimensions=(0,), layer=0, training_pass=FORWARD),
+    ...     Compute(after=(0,), duration_ps=10_000_000, unit=Unit.CPU),
+    ...     Wait(after=(2,), pending=(1,), layer=0, training_pass=FORWARD),
+    ... ]
+    >>> graph = ExecutionGraph(operations, (LogicalDimension(size=8, stride=1, physical=0),), ("first",))
+    >>> result = simulate(workload=graph, platform=ring, memory="plugin:local?bandwidth_bytes_per_ns=2000")
+    >>> result.finish_ns, result.layers[0].forward.exposed_comm_ns
+    (75301, 15301)
 """
 
 from __future__ import annotations

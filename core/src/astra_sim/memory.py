@@ -1,4 +1,39 @@
-"""The interface of memory models: the time of accesses, and the capacity."""
+"""The interface of memory models: the time of accesses, and the capacity.
+
+Example:
+
+Memory of 2 bytes/ps and 80 GiB, and a pool behind one port for all NPUs, of 0.1 bytes/ps and a latency of 1 us:
+
+    >>> from astra_sim.memory import Memory
+    >>> class Pooled(Memory):
+    ...     def access_ps(self, size, write):
+    ...         return size // 2
+    ...
+    ...     def remote_access_ps(self, size, write):
+    ...         return 1_000_000 + 10 * size
+    ...
+    ...     def remote_port(self, npu):
+    ...         return 0
+    ...
+    ...     def capacity_bytes(self):
+    ...         return 80 * 2**30
+    >>> memory = Pooled()
+    >>> memory.reduce_ps(1000)
+    1500
+    >>> memory.require(100 * 2**30, "the model")
+    Traceback (most recent call last):
+    ...
+    astra_sim.errors.InputError: the model needs 100.000 GiB of memory; an NPU has 80.000 GiB
+
+All four NPUs read 1 MB from the pool, one after another, in 11 us each:
+
+    >>> from astra_sim import simulate
+    >>> from astra_sim.graph import ExecutionGraph, MemoryAccess
+    >>> graph = ExecutionGraph([MemoryAccess(after=(), bytes=1_000_000, remote=True)], dimensions=(), layers=())
+    >>> result = simulate(workload=graph, platform="plugin:switch?size=4&link_bandwidth_gb_per_s=50", memory=memory)
+    >>> result.earliest_finish_ns, result.finish_ns
+    (11000, 44000)
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,41 @@
 """Descriptions of models: the dimensions of a transformer, by name, by a table, or from files that a plugin reads.
 
 Plugins offer names through the hook `astra_models`. Workloads and servers ask `describe_model`, so that all of them know the same models.
+
+Example:
+
+A description gives the dimensions of a model, from which others follow. Of this mixture of experts the first layer is dense:
+
+    >>> from astra_sim.models import LatentAttention, ModelDescription
+    >>> attention = LatentAttention(query_rank=1536, key_value_rank=512, nope=128, rope=64, value=128)
+    >>> model = ModelDescription(
+    ...     layers=4, hidden=2048, heads=16, ffn=8192, gated=True, vocab=32_000,
+    ...     experts=64, top_k=6, expert_ffn=1408, dense_layers=1, mla=attention,
+    ... )
+    >>> [model.kind(layer) for layer in range(model.layers)]
+    ['dense', 'moe', 'moe', 'moe']
+    >>> model.head_size, model.value_size, model.branches
+    (192, 128, 3)
+    >>> ModelDescription(layers=4, hidden=2048, heads=15, vocab=32_000)
+    Traceback (most recent call last):
+    ...
+    astra_sim.errors.InputError: heads is 15; expected a divisor of hidden, which is 2048, or head_dim
+
+A workload asks for a model by its name, which a plugin offers, or by a table of its dimensions. `Context.plugins` has the plugins of a run.
+
+    >>> from astra_sim import Provider, hookimpl
+    >>> from astra_sim.commands import Plugins
+    >>> from astra_sim.models import describe_model
+    >>> class Models:
+    ...     @hookimpl
+    ...     def astra_models(self):
+    ...         return [Provider("tiny-moe", "Four layers of latent attention", lambda: model)]
+    >>> plugins = Plugins()
+    >>> plugins.register(Models())
+    >>> describe_model("tiny-moe", plugins, "workload mine").experts
+    64
+    >>> describe_model({"layers": 2, "hidden": 512, "heads": 8, "vocab": 1000}, plugins, "workload mine").head_size
+    64
 """
 
 from __future__ import annotations

@@ -1,6 +1,82 @@
 """The platform: dimensions of NPUs and links, independent of the network backend that moves messages over them.
 
 NPU numbers are mixed radix over the dimensions, the first dimension varying fastest.
+
+Example:
+
+Four NPUs with a link to each other are a node, and two nodes are the platform. A message counts in the highest dimension in which its ends
+differ:
+
+    >>> from astra_sim.platform import Dimension, Platform, Topology
+    >>> class Mesh(Topology):
+    ...     name = "full_mesh"
+    ...
+    ...     def __init__(self, size):
+    ...         self.size = size
+    ...
+    ...     def hops(self, source, destination):
+    ...         return 1
+    ...
+    ...     def is_symmetric(self, peer):
+    ...         return True
+    ...
+    ...     def links_per_message(self):
+    ...         return 1
+    ...
+    ...     def links_per_npu(self):
+    ...         return self.size - 1
+    >>> node = Dimension(Mesh(4), size=4, links=3, link_bandwidth=50.0, link_latency_ns=500.0)
+    >>> rails = Dimension(Mesh(2), size=2, links=1, link_bandwidth=25.0, link_latency_ns=2000.0)
+    >>> platform = Platform((node, rails), name="two nodes")
+    >>> platform.npus, platform.strides
+    (8, (1, 4))
+    >>> [platform.coordinate(6, dimension) for dimension in (0, 1)]
+    [2, 1]
+    >>> platform.route(source=1, destination=6)
+    Route(dimension=1, hops=1)
+
+NPUs 1 and 5 differ in the second dimension alone, so they are a group of it. Other groups are a stride apart, or any NPUs. The shape of the
+last one says: 3 ranks on 2 nodes of 1 platform, at least 1 on each node.
+
+    >>> from astra_sim.platform import Group, LogicalDimension
+    >>> list(platform.logical_dimensions()[1].group(5))
+    [1, 5]
+    >>> LogicalDimension(size=2, stride=2, physical=0).groups(platform.npus)
+    [range(0, 4, 2), range(1, 5, 2), range(4, 8, 2), range(5, 9, 2)]
+    >>> platform.shape(Group((0, 2, 5)))
+    GroupShape(blocks=(3, 2, 1), per_node=1)
+    >>> Group((0, 2, 5)).index(5)
+    2
+
+A plugin offers a machine by the names of its topologies, as a preset with an option:
+
+    >>> import attrs
+    >>> from astra_sim import InputError, Provider, hookimpl, option, simulate
+    >>> from astra_sim.commands import Plugins
+    >>> from astra_sim.platform import Preset, is_power_of_two
+    >>> @attrs.frozen
+    ... class PodOptions:
+    ...     nodes: int = option(4, minimum=1, help="nodes of eight NPUs")
+    >>> def pod(options):
+    ...     if not is_power_of_two(options.nodes):
+    ...         raise InputError(f"nodes is {options.nodes}; expected a power of two")
+    ...     inside = {"topology": "switch", "size": 8, "links": 18, "link_bandwidth_gb_per_s": 25, "link_latency_ns": 500}
+    ...     between = {"topology": "switch", "size": options.nodes, "link_bandwidth_gb_per_s": 50, "link_latency_ns": 2000}
+    ...     return Preset((inside, between), name=f"pod of {options.nodes} nodes", device="h100")
+    >>> class PodPlugin:
+    ...     @hookimpl
+    ...     def astra_platforms(self):
+    ...         return [Provider("pod", "Nodes of eight NPUs around switches", pod, PodOptions)]
+    >>> plugins = Plugins()
+    >>> plugins.register(PodPlugin())
+    >>> all_reduce = "plugin:collective?collective=all_reduce&bytes=8000000"
+    >>> result = simulate(workload=all_reduce, platform="plugin:pod?nodes=2", plugins=plugins)
+    >>> result.npus, [dimension.size for dimension in result.dimensions]
+    (16, [8, 2])
+    >>> simulate(workload=all_reduce, platform="plugin:pod?nodes=3", plugins=plugins)
+    Traceback (most recent call last):
+    ...
+    astra_sim.errors.InputError: plugin:pod?nodes=3: dimension 0: nodes is 3; expected a power of two
 """
 
 from __future__ import annotations

@@ -9,6 +9,51 @@ rank the messages it sends and receives, in order. Two rules give a schedule its
   every earlier send: with `starts=1` each send waits for the previous reception, with `starts=w` up to w are in flight.
 
 Taking a step sends its message and posts its receive. A rank has finished when it has taken every step and counted every token.
+
+Example:
+
+A reduce-scatter on a ring: in each step a rank passes on the piece to which it has just added its data.
+
+    >>> from astra_sim.schedule import Collective, Request, Schedule, exchange, shift
+    >>> def ring(request):
+    ...     if request.collective is not Collective.REDUCE_SCATTER:
+    ...         raise request.unsupported("ring", "it reduces and scatters only")
+    ...     n = request.ranks
+    ...     steps = [exchange(shift(1), request.bytes // n, reduce=True, pieces=[-k % n]) for k in range(1, n)]
+    ...     return Schedule.shared(request, steps)
+    >>> schedule = ring(Request(Collective.REDUCE_SCATTER, ranks=4, bytes=4096))
+    >>> schedule.total_messages(), schedule.bytes_sent_by_first, schedule.output_bytes
+    (12, 3072, 1024)
+    >>> ring(Request(Collective.ALL_TO_ALL, ranks=4, bytes=4096))
+    Traceback (most recent call last):
+    ...
+    astra_sim.errors.ScheduleError: ring cannot do all_to_all on 4 ranks: it reduces and scatters only
+
+The ranks that peers mean, seen from rank 6 of 8, and the peer to which a rank is `shift(3)`:
+
+    >>> from astra_sim.schedule import Peer, rank, xor
+    >>> [peer.of(6, ranks=8) for peer in (shift(3), shift(-1), xor(4), rank(0))]
+    [1, 5, 2, 0]
+    >>> shift(3).inverse() == Peer("shift", -3)
+    True
+
+An all-reduce over rank 0, which has a program of its own: it adds up what all others send, and then, with a token for each of them and one
+from the start, sends the sum back. The others do both in one step. `check_schedule` moves real pieces: at the end rank 3 has, of piece 0,
+what each rank contributed once.
+
+    >>> from astra_sim.schedule import RankProgram, Step, receive, send
+    >>> from astra_sim.testing import check_schedule
+    >>> def star(request):
+    ...     n, size = request.ranks, request.bytes
+    ...     add_up = [receive(rank(k), size, reduce=True) for k in range(1, n)]
+    ...     send_back = [send(rank(k), size, after=n, pieces=range(n)) for k in range(1, n)]
+    ...     other = RankProgram((Step(rank(0), rank(0), size, pieces=range(n)),))
+    ...     return Schedule.per_rank(request, [RankProgram((*add_up, *send_back)), *[other] * (n - 1)])
+    >>> request = Request(Collective.ALL_REDUCE, ranks=4, bytes=4096)
+    >>> check_schedule(star(request), request)[3][0]
+    Counter({0: 1, 1: 1, 2: 1, 3: 1})
+    >>> star(request).total_messages()
+    6
 """
 
 from __future__ import annotations

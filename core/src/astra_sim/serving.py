@@ -1,6 +1,47 @@
 """The interface of policies of a serving instance: from waiting and running requests to the tokens of each in an iteration.
 
 Plugins offer policies through the hook `astra_serving_policies`; the package `astra-sim-serving` runs them.
+
+Example:
+
+A policy that computes a token of each request whose prompt is done, and then prompts, the shortest first, up to the tokens of an iteration:
+
+    >>> from astra_sim.serving import Policy, RequestState, ServingState
+    >>> class ShortPrompts(Policy):
+    ...     def plan(self, state):
+    ...         plan, left = [], state.max_tokens
+    ...         places = state.max_sequences - len(state.running)
+    ...         waiting = sorted(state.waiting, key=lambda request: request.missing)[:places]
+    ...         for request in [*state.running, *waiting]:
+    ...             tokens = min(request.missing, left)
+    ...             if tokens:
+    ...                 plan.append((request.number, tokens))
+    ...                 left -= tokens
+    ...         return plan
+    ...
+    ...     def keeps(self, state, plan):
+    ...         return not state.waiting
+
+Request 0 decodes; of the two that wait, the prompt of 100 tokens fits as a whole, and the other one gets what is left of 512:
+
+    >>> def prompt(number, tokens):
+    ...     return RequestState(
+    ...         number, prompt_tokens=tokens, generated_tokens=0, computed=0, missing=tokens,
+    ...         priority=0, waited_s=0.0, preemptions=0, is_running=False,
+    ...     )
+    >>> decoding = RequestState(
+    ...     0, prompt_tokens=300, generated_tokens=8, computed=307, missing=1,
+    ...     priority=0, waited_s=0.5, preemptions=0, is_running=True,
+    ... )
+    >>> state = ServingState(
+    ...     now_s=0.5, running=[decoding], waiting=[prompt(1, 2000), prompt(2, 100)],
+    ...     free_blocks=1000, block_tokens=16, max_tokens=512, max_sequences=8,
+    ... )
+    >>> policy = ShortPrompts()
+    >>> policy.plan(state)
+    [(0, 1), (2, 100), (1, 411)]
+    >>> policy.keeps(state, policy.plan(state))
+    False
 """
 
 from __future__ import annotations

@@ -2,6 +2,51 @@
 
 Every shape has a `kind` (its key in a layer's pass), an `element_type` (None: that of the compute model), and counts its `operations`
 (a multiply-add is two) and the bytes it moves to and from memory: `count_bytes(element_bytes)`, each operand once.
+
+Example:
+
+A layer of 4096 inputs and outputs for 2048 tokens, and its operations for each byte that it moves in bf16:
+
+    >>> from astra_sim.shapes import Attention, Cast, Convolution, Elementwise, Gemm, GroupedGemm, OptimizerStep
+    >>> layer = Gemm(m=2048, n=4096, k=4096)
+    >>> layer.operations == 2 * 2048 * 4096 * 4096
+    True
+    >>> layer.operations / layer.count_bytes(element_bytes=2)
+    1024.0
+
+A convolution of ResNet-50 as a product of matrices: 56 x 56 pixels, 64 filters of 3 x 3 x 64 elements. Its input has a pixel of padding on
+each side.
+
+    >>> block = Convolution(input_height=58, input_width=58, filter_height=3, filter_width=3, channels=64, filters=64)
+    >>> block.gemm.m, block.gemm.n, block.gemm.k
+    (3136, 64, 576)
+
+A causal kernel leaves out masked scores. A token that is decoded reads all keys and values, so it has few operations for each byte:
+
+    >>> square = Attention(heads=32, query_length=4096, key_length=4096, head_size=128)
+    >>> causal = Attention(heads=32, query_length=4096, key_length=4096, head_size=128, causal=True)
+    >>> causal.operations / square.operations
+    0.5
+    >>> decode = Attention(heads=32, query_length=1, key_length=4096, head_size=128, key_heads=8)
+    >>> round(decode.operations / decode.count_bytes(element_bytes=2), 2)
+    4.0
+
+Eight experts of 256 tokens each have the operations of one product of 2048 tokens, and read eight second factors:
+
+    >>> experts = GroupedGemm(experts=8, rows=256, n=4096, k=4096)
+    >>> experts.operations == layer.operations
+    True
+    >>> experts.count_bytes(2) / layer.count_bytes(2)
+    4.5
+
+Kernels that are bound by memory count no operations. Bytes of a norm of 2048 x 4096 elements in bf16, of a cast of them to FP8, and of a
+step of Adam for the layer:
+
+    >>> norm = Elementwise(read_bytes=2 * 2048 * 4096, write_bytes=2 * 2048 * 4096)
+    >>> cast = Cast(elements=2048 * 4096, from_type="bf16", to_type="fp8")
+    >>> step = OptimizerStep(parameters=4096 * 4096)
+    >>> [kernel.count_bytes(2) for kernel in (norm, cast, step)], norm.operations
+    ([33554432, 25165824, 973078528.0], 0)
 """
 
 from __future__ import annotations

@@ -1,6 +1,95 @@
 """The interface of system layers: the rules by which an NPU cuts collectives into chunks, phases and queues.
 
 The orders of its queues (`Rule`, `RuleOrder`, `Order`, `Job`) and the bus that endpoints may share (`BusOptions`) are named here, too.
+
+Example:
+
+A system layer for all-reduces, which it cuts into two chunks. Each passes through the dimensions in order, in a queue of each dimension
+that runs one chunk at a time, where every rank exchanges data with all others in turn:
+
+    >>> from astra_sim.platform import Group
+    >>> from astra_sim.schedule import Request, Schedule, exchange, shift
+    >>> from astra_sim.system import ChunkPlan, PhasePlan, QueueAssignment, QueuePlan, RuleOrder, System, SystemSession
+    >>> def in_turn(request):
+    ...     n, block = request.ranks, request.bytes // request.ranks
+    ...     add_up = exchange(shift(1), block, times=n - 1, stride=1, reduce=True)
+    ...     return Schedule.shared(request, [add_up, exchange(shift(1), block, times=n - 1, stride=1)])
+    >>> class Halves(System):
+    ...     endpoint_ps = 10_000
+    ...
+    ...     def session(self, dimensions):
+    ...         return HalvesSession(dimensions)
+    >>> class HalvesSession(SystemSession):
+    ...     def __init__(self, dimensions):
+    ...         self.dimensions = dimensions
+    ...         self.queues = [QueuePlan(slots=1, order=RuleOrder()) for _ in dimensions]
+    ...
+    ...     def issue(self, operation, now_ps):
+    ...         stages = [(number, self.dimensions[number]) for number in operation.dimensions]
+    ...         if operation.group is not None:
+    ...             stages = [(0, Group(operation.group))]
+    ...         phases, size = [], -(-operation.bytes // 2)
+    ...         for number, ranks in stages:
+    ...             schedule = in_turn(Request(operation.collective, ranks.size, size))
+    ...             phases.append(PhasePlan(number, ranks, operation.collective, size, schedule, queue=number))
+    ...             size = schedule.output_bytes
+    ...         return [ChunkPlan(None, tuple(phases))] * 2
+    ...
+    ...     def assign_queue(self, operation, dimension, logical):
+    ...         return QueueAssignment(queue=dimension, priority=None)
+
+The plan of an all-reduce of 8 MB over 4 x 2 NPUs, its queue on a network that gives a time for whole collectives, and a run:
+
+    >>> from astra_sim import simulate
+    >>> from astra_sim.graph import Communicate, Pass
+    >>> from astra_sim.platform import LogicalDimension
+    >>> from astra_sim.schedule import Collective
+    >>> session = Halves().session([LogicalDimension(4, 1, 0), LogicalDimension(2, 4, 1)])
+    >>> operation = Communicate((), Collective.ALL_REDUCE, 8_000_000, (0, 1), layer=0, training_pass=Pass.FORWARD)
+    >>> [[(phase.logical.size, phase.bytes) for phase in chunk.phases] for chunk in session.issue(operation, now_ps=0)]
+    [[(4, 4000000), (2, 4000000)], [(4, 4000000), (2, 4000000)]]
+    >>> session.assign_queue(operation, 0, session.dimensions[0])
+    QueueAssignment(queue=0, priority=None)
+    >>> nodes = {"topology": "switch", "size": 4, "link_bandwidth_gb_per_s": 50, "link_latency_ns": 500}
+    >>> pods = {"topology": "switch", "size": 2, "link_bandwidth_gb_per_s": 25, "link_latency_ns": 500}
+    >>> experiment = {"workload": "plugin:collective?collective=all_reduce&bytes=8000000", "platform": {"dimensions": [nodes, pods]}}
+    >>> simulate(**experiment, system=Halves()).finish_ns
+    450172
+
+The same if the messages of an NPU share the bus to its memory, by LogGP (ns):
+
+    >>> from astra_sim.system import BusOptions
+    >>> class OnABus(Halves):
+    ...     bus = BusOptions(L=10, o=10, g=1, G=0.01)
+    >>> simulate(**experiment, system=OnABus()).finish_ns
+    849154
+
+The order of a queue: a phase of a reduce-scatter goes before smaller ones, but never before one that runs. `RuleOrder` returns its place:
+
+    >>> from astra_sim.system import Job, Rule
+    >>> largest_first = RuleOrder(by_kind={"reduce_scatter": Rule(key=lambda kind, size, remaining: -size)})
+    >>> queue = [Job(0, "reduce_scatter", size, 1) for size in (100, 400, 200)]
+    >>> largest_first(queue, 1, Job(0, "reduce_scatter", 300, 1))
+    2
+
+The order of dimensions: chunks of at most 1 MiB, which pass through the dimensions by their bandwidth, the fastest first:
+
+    >>> from astra_sim.system import DimensionOrder
+    >>> class FastestFirst(DimensionOrder):
+    ...     has_memory = False
+    ...
+    ...     def __init__(self, platform):
+    ...         self.bandwidths = [dimension.link_bandwidth for dimension in platform.dimensions]
+    ...
+    ...     def chunk(self, collective, rest, size, dimensions, usable):
+    ...         order = sorted(range(len(dimensions)), key=lambda number: -self.bandwidths[dimensions[number].physical])
+    ...         return min(rest, size, 2**20), order
+    >>> from astra_sim.commands import Experiment, Plugins, build_platform
+    >>> plugins, pod = Plugins(), Experiment()
+    >>> pod.use("platform", {"dimensions": [pods, nodes]}, plugins)
+    >>> platform = build_platform(pod, plugins)
+    >>> FastestFirst(platform).chunk(Collective.ALL_REDUCE, 8_000_000, 4_000_000, platform.logical_dimensions(), [True, True])
+    (1048576, [1, 0])
 """
 
 from __future__ import annotations
