@@ -7,7 +7,7 @@ from typing import Any
 import astra_sim
 import pytest
 from astra_sim.errors import InputError
-from astra_sim.fabric.links import LinkChange
+from astra_sim.fabric import LinkChange
 from astra_sim.platform import Dimension, Platform
 from astra_sim.setup.changed_links import with_changed_links, without_parts
 from astra_sim_network_analytical.topologies import Switch

@@ -16,10 +16,10 @@ from typing import Any, get_args
 import astra_sim
 import pytest
 from astra_sim.errors import InputError
-from astra_sim.fabric import FabricLink, TieRule
+from astra_sim.fabric import FabricLink
 from astra_sim.fabric.graph import DimensionGraph
 from astra_sim.fabric.paths import UNREACHABLE
-from astra_sim.fabric.routes import DestinationRoutes, HostForwarding, NextLinkOrder, Routes
+from astra_sim.fabric.routes import DestinationRoutes, HostForwarding, NextLinkOrder, Routes, TieRule
 from astra_sim.fabric.ties import tie_by_destination, tie_by_hash, tie_first
 from hypothesis import given, settings
 from hypothesis import strategies as st

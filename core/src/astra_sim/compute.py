@@ -42,12 +42,14 @@ A variation of runs, which a plugin offers as a section of an experiment: comput
     >>> from astra_sim import Experiment, Provider, hookimpl
     >>> from astra_sim.commands import Plugins
     >>> from astra_sim.compute import Started, Variation
+    >>> from astra_sim.fabric import LinkChange
     >>> def slow_first(started: Started) -> int:
     ...     return started.duration_ps * 3 // 2 if started.npu == 0 else started.duration_ps
+    >>> links = [LinkChange("NPU 0", "switch 0", bandwidth=0.5)]  # networks that simulate links look at it
     >>> class Wear:
     ...     @hookimpl
     ...     def astra_variations(self):
-    ...         return [Provider("wear", "NPU 0 is slow", lambda platform: Variation(npu_ps=slow_first))]
+    ...         return [Provider("wear", "NPU 0 is slow, and so is a link", lambda platform: Variation(npu_ps=slow_first, links=links))]
     >>> plugins = Plugins()
     >>> plugins.register(Wear())
     >>> worn = Experiment(plugin_sections={"wear": {}})

@@ -63,9 +63,9 @@ A network reads bandwidths (bytes/ns) and latencies (ns) from it:
 
 A network of links declares how it routes, and needs a rule for links of equal cost, here by the number of the destination:
 
-    >>> from astra_sim.fabric import RouteRules, TieRule
+    >>> from astra_sim.fabric import RouteRules
     >>> rules = RouteRules(forwarding="never", choice="all")
-    >>> def route(fabric: Fabric, source: int, destination: int, tie: TieRule) -> list[str]:
+    >>> def route(fabric, source, destination, tie):
     ...     left = fabric.distances(destination, through_npus=rules.forwarding == "always")
     ...     node, names = source, []
     ...     while node != destination:
@@ -83,15 +83,15 @@ A network of links declares how it routes, and needs a rule for links of equal c
 """
 
 from astra_sim.fabric.graph import Fabric
-from astra_sim.fabric.links import FabricLink, Wire, both_ways
-from astra_sim.fabric.routes import RouteRules, TieRule
+from astra_sim.fabric.links import FabricLink, LinkChange, Wire, both_ways
+from astra_sim.fabric.routes import RouteRules
 from astra_sim.fabric.topology import Topology
 
 __all__ = [
     "Fabric",
     "FabricLink",
+    "LinkChange",
     "RouteRules",
-    "TieRule",
     "Topology",
     "Wire",
     "both_ways",

@@ -15,7 +15,7 @@ from typing import Any
 import attrs
 from astra_sim import InputError, option
 from astra_sim.compute import Started, Variation
-from astra_sim.fabric.links import LinkChange
+from astra_sim.fabric import LinkChange
 from astra_sim.platform import Platform
 from astra_sim.random import RandomStream
 

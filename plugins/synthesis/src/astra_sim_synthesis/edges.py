@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import attrs
 import numpy as np
 import numpy.typing as npt
-from astra_sim.fabric import RouteRules, TieRule
-from astra_sim.fabric.routes import Routes, dimension_graph
+from astra_sim.fabric import RouteRules
+from astra_sim.fabric.routes import Routes, TieRule, dimension_graph
 from astra_sim.fabric.ties import tie_by_destination, tie_first
 from astra_sim.platform import Platform
 

@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 from astra_sim import InputError
-from astra_sim.fabric import FabricLink, RouteRules, TieRule
+from astra_sim.fabric import FabricLink, RouteRules
 from astra_sim.fabric.destination_order import destination_order_of
 from astra_sim.fabric.graph import DimensionGraph, uniform_links_of, wires_of
-from astra_sim.fabric.routes import NextLinkOrder, Routes
+from astra_sim.fabric.routes import NextLinkOrder, Routes, TieRule
 from astra_sim.fabric.ties import tie_by_destination, tie_first
 from astra_sim.platform import Dimension, Group, LogicalDimension, Platform
 from astra_sim.schedule import PeerRun
