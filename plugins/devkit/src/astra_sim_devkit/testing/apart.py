@@ -9,6 +9,7 @@ import signal
 import sys
 import tempfile
 import warnings
+from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from typing import NamedTuple
 
@@ -37,7 +38,7 @@ def check_apart(kind: str, component: Provider | FileFormat, timeout_s: float) -
         answer, sender = fork.Pipe(duplex=False)
         process = fork.Process(target=_tell, args=(sender, kind, component, folder))
         try:
-            with warnings.catch_warnings():
+            with _delayed_interrupts(), warnings.catch_warnings():
                 warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of threads, which pytest-xdist has
                 process.start()
             sender.close()
@@ -58,6 +59,16 @@ def check_apart(kind: str, component: Provider | FileFormat, timeout_s: float) -
                 process.join()
 
 
+@contextlib.contextmanager
+def _delayed_interrupts() -> Iterator[None]:
+    """Let Ctrl-C wait until a process has a number, by which it can be ended: it would outlive this one, and hold its output open."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _outcome(kind: str, component: Provider | FileFormat) -> CheckOutcome:
     try:
         return CheckOutcome(None, check_component(kind, component) or None)
@@ -72,6 +83,7 @@ def _outcome(kind: str, component: Provider | FileFormat) -> CheckOutcome:
 def _tell(channel: Connection, kind: str, component: Provider | FileFormat, folder: str) -> None:
     """Check a component, and send the outcome. Its output goes to standard error, so that the results stay readable."""
     os.setpgid(0, 0)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     with contextlib.suppress(OSError):
         os.dup2(2, 1)
     sys.stdout = sys.stderr
