@@ -53,7 +53,7 @@ A variation of runs, which a plugin offers as a section of an experiment: comput
     >>> plugins = Plugins()
     >>> plugins.register(Wear())
     >>> worn = Experiment(plugin_sections={"wear": {}})
-    >>> simulate(worn, workload=workload, platform=platform, compute=Rate(), plugins=plugins).compute_ns
+    >>> simulate(worn, workload=workload, platform=platform, compute=Rate(), network="plugin:flow", plugins=plugins).compute_ns
     36000
 """
 
