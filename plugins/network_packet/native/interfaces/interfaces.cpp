@@ -7,12 +7,13 @@
 
 namespace astra::packet {
 
-Interfaces::Interfaces(const Shape& shape, Clock& clock, Channels& channels, InputBuffers& inputs, Messages& messages,
-                       Statistics& statistics)
+Interfaces::Interfaces(const Shape& shape, Clock& clock, CreditChannels& credits, InputBuffers& inputs, Packets& packets,
+                       Messages& messages, Statistics& statistics)
     : shape_(shape),
       clock_(clock),
-      channels_(channels),
+      credits_(credits),
       inputs_(inputs),
+      packets_(packets),
       messages_(messages),
       statistics_(statistics),
       injection_ports_(shape.injection_port.size()) {}
@@ -35,43 +36,25 @@ void Interfaces::send(Cycle now, int source, int destination, int vnet, std::int
   InjectionPort& injection_port = at(injection_ports_, l);
   const bool first = injection_port.messages.empty();
   const std::uint32_t added = messages_->add(message);
-  if (rules.in_turn() && clock_->units_differ()) {
-    injection_port.unseen.push(added);
+  if (!rules.in_turn()) {
+    injection_port.messages.add(added);
+  } else if (clock_->units_differ()) {
+    injection_port.messages.add_unseen(added);
   } else {
-    queue(injection_port, added);
+    injection_port.messages.add_in_turn(added, *messages_);
   }
   injection_port.called_at = now;
   wake(l, now + 1);
   if (!awake || !first || injection_port.made_at == now) return;
-  channels_->take_credits(at(shape_->injection_port, l).out, now);
+  credits_->take(at(shape_->injection_port, l).out, now);
   make_packet(l, now);
   if (injection_port.sent_at != now && !injection_port.packets.empty()) send_flit(l, now);
-}
-
-void Interfaces::queue(InjectionPort& injection_port, std::uint32_t number) {
-  if (shape_->rules.in_turn()) {
-    const auto [newest, alone] = injection_port.newest.try_emplace(messages_->message(number).destination, number);
-    if (!alone) {
-      messages_->message(std::exchange(newest->second, number)).behind = number;
-      return;
-    }
-  }
-  injection_port.messages.push(number);
-}
-
-void Interfaces::see(int l, Cycle now) {
-  InjectionPort& injection_port = at(injection_ports_, l);
-  for (; !injection_port.unseen.empty(); injection_port.unseen.pop()) {
-    const Cycle ready = messages_->message(injection_port.unseen.front()).ready;
-    if (ready > now) return wake(l, ready);
-    queue(injection_port, injection_port.unseen.front());
-  }
 }
 
 bool Interfaces::awake(int l, Cycle now) const {
   const InjectionPort& injection_port = at(injection_ports_, l);
   if (injection_port.worked_at == now || !injection_port.packets.empty()) return true;
-  return channels_->credit_usable_in(at(shape_->injection_port, l).out, now + shape_->rules.interface_credit_delay());
+  return credits_->usable_in(at(shape_->injection_port, l).out, now + shape_->rules.interface_credit_delay());
 }
 
 void Interfaces::create(Cycle created, int injection_port, int destination, int flits) {
@@ -80,14 +63,11 @@ void Interfaces::create(Cycle created, int injection_port, int destination, int 
   message.destination = destination;
   message.last_flits = flits;
   message.created = message.ready = created;
-  at(injection_ports_, injection_port).messages.push(messages_->add(message));
+  at(injection_ports_, injection_port).messages.add(messages_->add(message));
 }
 
 void Interfaces::drop_messages() {
-  for (InjectionPort& injection_port : injection_ports_) {
-    for (; !injection_port.messages.empty(); injection_port.messages.pop()) messages_->drop_rest(injection_port.messages.front());
-    injection_port.newest.clear();
-  }
+  for (InjectionPort& injection_port : injection_ports_) injection_port.messages.drop(*messages_);
 }
 
 int Interfaces::packet_maker() const {
@@ -96,7 +76,7 @@ int Interfaces::packet_maker() const {
 }
 
 std::int64_t Interfaces::unmade(int injection_port) const {
-  const RingBuffer<std::uint32_t>& queue = at(injection_ports_, injection_port).messages;
+  const MessageQueue& queue = at(injection_ports_, injection_port).messages;
   return queue.empty() ? 0 : messages_->message(queue.front()).unmade;
 }
 
@@ -104,8 +84,11 @@ void Interfaces::run(int l, Cycle now) {
   InjectionPort& injection_port = at(injection_ports_, l);
   const bool works = !injection_port.packets.empty() || injection_port.called_at == now - 1;
   if (traffic_ != nullptr) traffic_->look(*this, l, now);
-  channels_->take_credits(at(shape_->injection_port, l).out, now);
-  if (!injection_port.unseen.empty()) see(l, now);
+  credits_->take(at(shape_->injection_port, l).out, now);
+  if (injection_port.messages.unseen() > 0) {
+    const Cycle next = injection_port.messages.see(now, *messages_);
+    if (next != kNever) wake(l, next);
+  }
   if (!injection_port.messages.empty()) make_packet(l, now);
   if (!injection_port.packets.empty()) send_flit(l, now);
   if (works || injection_port.made_at == now) injection_port.worked_at = now;
@@ -113,9 +96,9 @@ void Interfaces::run(int l, Cycle now) {
 
 void Interfaces::receive(int l, const Flit& flit, Cycle now) {
   at(injection_ports_, l).worked_at = now;
-  channels_->send_credit(at(shape_->injection_port, l).in, flit.vc, flit.tail, now + clock_->cycles_of(unit(l), 1));
+  credits_->send(at(shape_->injection_port, l).in, flit.vc, flit.tail, now + clock_->cycles_of(unit(l), 1));
   if (!flit.tail) return;
-  const Packet& packet = messages_->packet(flit.packet);
+  const Packet& packet = (*packets_)[flit.packet];
   const int thread = clock_->thread_of(unit(l));
   statistics_->received(thread, packet.injected - packet.created, now - packet.injected, packet.flits, packet.hops);
   if (traffic_ != nullptr) traffic_->received(thread, messages_->message(packet.message), packet, now);
@@ -136,33 +119,25 @@ void Interfaces::make_packet(int l, Cycle now) {
   int vc = idle_from(spec.out, injection_port.pointer, rules.vcs);
   if (vc < 0) vc = idle_from(spec.out, 0, injection_port.pointer);
   if (vc < 0) {
-    channels_->wait_for_credit(spec.out);
+    credits_->wait_for_credit(spec.out);
     return;
   }
   injection_port.pointer = vc + 1 == rules.vcs ? 0 : vc + 1;
-  channels_->give_vc(spec.out, vc);
+  credits_->give_vc(spec.out, vc);
   injection_port.made_at = now;
   const int thread = clock_->thread_of(unit(l));
   injection_port.packets.push(messages_->make_packet(thread, number, spec.vnet, now));
   at(packet_makers_, thread) = l;
   injection_port.vcs.push(narrow<std::uint16_t>(vc));
-  if (message.unmade == 0 || rules.in_turn()) injection_port.messages.pop();
-  if (rules.in_turn()) {
-    const std::uint32_t next = message.unmade > 0 ? number : message.behind;
-    if (next != kNoMessage) {
-      injection_port.messages.push(next);
-    } else if (!injection_port.newest.empty()) {
-      injection_port.newest.erase(message.destination);
-    }
-  }
+  rules.in_turn() ? injection_port.messages.pass_turn(*messages_) : injection_port.messages.pass(*messages_);
   if (!injection_port.messages.empty() && rules.queue_ahead()) wake(l, now + 1);
 }
 
 int Interfaces::idle_from(int c, int first, int end) const {
-  const std::uint64_t* const idle = channels_->idle(c);
+  const std::uint64_t* const idle = credits_->idle(c);
   int vc = next_bit(idle, first, end);
   if (shape_->rules.queue_ahead()) return vc;
-  while (vc >= 0 && channels_->credits(c, vc) == 0) vc = next_bit(idle, vc + 1, end);
+  while (vc >= 0 && credits_->count(c, vc) == 0) vc = next_bit(idle, vc + 1, end);
   return vc;
 }
 
@@ -171,12 +146,12 @@ void Interfaces::send_flit(int l, Cycle now) {
   const int c = at(shape_->injection_port, l).out;
   const std::uint16_t vc = injection_port.vcs.front();
   const std::uint32_t number = injection_port.packets.front();
-  if (channels_->credits(c, vc) == 0) {
-    channels_->wait_for_credit(c);
+  if (credits_->count(c, vc) == 0) {
+    credits_->wait_for_credit(c);
     return;
   }
-  Packet& packet = messages_->packet(number);
-  channels_->use_credit(c, vc);
+  Packet& packet = (*packets_)[number];
+  credits_->use(c, vc);
   const Flit flit{0, number, vc, injection_port.sent == 0, injection_port.sent == packet.flits - 1};
   if (flit.head) packet.injected = now;
   inputs_->send_flit(c, flit, vc, now + clock_->cycles_of(unit(l), 1));
@@ -187,7 +162,7 @@ void Interfaces::send_flit(int l, Cycle now) {
     messages_->leave_source(clock_->thread_of(unit(l)), number, now);
     injection_port.packets.pop();
     injection_port.vcs.pop();
-    if (!shape_->rules.waits_for_tail_credit()) channels_->free_vc(c, vc);
+    if (!shape_->rules.waits_for_tail_credit()) credits_->free_vc(c, vc);
   }
   if (!injection_port.packets.empty() || !injection_port.messages.empty()) wake(l, now + 1);
 }
@@ -202,7 +177,7 @@ void Interfaces::snapshot(Snapshot& snapshot) const {
     snapshot.put((injection_port.worked_at == now) | (injection_port.made_at == now) << 1 | (injection_port.sent_at == now) << 2 |
                  (injection_port.called_at == now) << 3);
     snapshot.put(injection_port.messages.size());
-    snapshot.put(injection_port.unseen.size());
+    snapshot.put(injection_port.messages.unseen());
     snapshot.put(injection_port.packets.size());
     for (std::uint32_t i = 0; i < injection_port.messages.size(); ++i) snapshot.put(injection_port.messages[i]);
     for (std::uint32_t i = 0; i < injection_port.packets.size(); ++i) {

@@ -6,15 +6,16 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <unordered_map>
 #include <vector>
 
 #include "base/index.hpp"
 #include "base/neighbour.hpp"
 #include "base/ring_buffer.hpp"
 #include "base/statistics.hpp"
+#include "interfaces/message_queue.hpp"
 #include "interfaces/messages.hpp"
-#include "links/channels.hpp"
+#include "interfaces/packets.hpp"
+#include "links/credit_channels.hpp"
 #include "network/shape.hpp"
 #include "replay/snapshot.hpp"
 #include "routers/input_buffers.hpp"
@@ -26,7 +27,8 @@ class Traffic;
 
 class Interfaces {
  public:
-  Interfaces(const Shape& shape, Clock& clock, Channels& channels, InputBuffers& inputs, Messages& messages, Statistics& statistics);
+  Interfaces(const Shape& shape, Clock& clock, CreditChannels& credits, InputBuffers& inputs, Packets& packets, Messages& messages,
+             Statistics& statistics);
 
   // Puts a message into its source's queue, after cycle `now` has been run. It is made into packets from the next cycle on, or from this
   // one where the interface is `awake` and that matters. `flight`: see Message.
@@ -64,24 +66,18 @@ class Interfaces {
 
  private:
   struct InjectionPort {
-    RingBuffer<std::uint32_t> messages;             // by the rule `in_turn`, the oldest for each destination, the next in turn first,
-    std::unordered_map<int, std::uint32_t> newest;  // and the newest for each
-    RingBuffer<std::uint32_t> unseen;               // sent since, if destinations take turns and injection ports have clocks of their own
-    RingBuffer<std::uint32_t> packets;              // made, not yet sent completely, oldest first
-    RingBuffer<std::uint16_t> vcs;                  // of these packets
-    int pointer = 0;                                // where to look for an idle virtual channel next
-    std::int32_t sent = 0;                          // flits of the first packet
-    Cycle called_at = -1;                           // when it last got a message, had anything to do, made a packet, sent a flit
+    MessageQueue messages;
+    RingBuffer<std::uint32_t> packets;  // made, not yet sent completely, oldest first
+    RingBuffer<std::uint16_t> vcs;      // of these packets
+    int pointer = 0;                    // where to look for an idle virtual channel next
+    std::int32_t sent = 0;              // flits of the first packet
+    Cycle called_at = -1;               // when it last got a message, had anything to do, made a packet, sent a flit
     Cycle worked_at = -1;
     Cycle made_at = -1;
     Cycle sent_at = -1;
   };
 
   int unit(int injection_port) const { return shape_->routers() + injection_port; }
-  // A message joins those that wait: the last in turn, or behind the others to its destination.
-  void queue(InjectionPort& injection_port, std::uint32_t number);
-  // So do those that the clock of the injection port lets it see.
-  void see(int injection_port, Cycle now);
   // One packet of the first message, into an idle virtual channel found round-robin. By the rule `in_turn` its destination is the last
   // then.
   void make_packet(int injection_port, Cycle now);
@@ -92,8 +88,9 @@ class Interfaces {
 
   Neighbour<const Shape> shape_;
   Neighbour<Clock> clock_;
-  Neighbour<Channels> channels_;
+  Neighbour<CreditChannels> credits_;
   Neighbour<InputBuffers> inputs_;
+  Neighbour<Packets> packets_;
   Neighbour<Messages> messages_;
   Neighbour<Statistics> statistics_;
   std::vector<InjectionPort> injection_ports_;

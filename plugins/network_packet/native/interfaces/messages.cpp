@@ -28,10 +28,9 @@ void Messages::drop_rest(std::uint32_t number) {
 }
 
 std::uint32_t Messages::make_packet(int thread, std::uint32_t of, int vnet, Cycle now) {
-  Pool<Packet>& packets = at(work_, thread).packets;
-  const std::uint32_t place = packets.take();
+  const std::uint32_t number = packets_->take(thread);
   Message& message = messages_[of];
-  Packet& packet = packets[place];
+  Packet& packet = (*packets_)[number];
   packet = Packet{};
   packet.message = of;
   packet.created = packet.injected = now;
@@ -40,11 +39,11 @@ std::uint32_t Messages::make_packet(int thread, std::uint32_t of, int vnet, Cycl
   packet.sequence = message.packets - message.unmade;
   packet.vnet = narrow<std::uint16_t>(vnet);
   --message.unmade;
-  return narrow<std::uint32_t>(thread) << kBits | place;
+  return number;
 }
 
 void Messages::leave_source(int thread, std::uint32_t number, Cycle now) {
-  const Packet& of = packet(number);
+  const Packet& of = (*packets_)[number];
   Message& message = messages_[of.message];
   if (message.flight == 0 || of.sequence + 1 < message.packets) return;
   message.landing = now + message.flight;
@@ -52,15 +51,11 @@ void Messages::leave_source(int thread, std::uint32_t number, Cycle now) {
 }
 
 void Messages::receive_packet(int thread, std::uint32_t number) {
-  Work& work = at(work_, thread);
-  const std::uint32_t of = packet(number).message;
-  if (number >> kBits == index(thread)) {
-    work.packets.give_back(number & kPlace);
-  } else {
-    work.received.push_back(number);
-  }
+  const std::uint32_t of = (*packets_)[number].message;
+  packets_->give_back(thread, number);
   Message& message = messages_[of];
   if (--message.missing > 0) return;
+  Work& work = at(work_, thread);
   if (message.landing > 0) work.landed.push_back(message.landing);
   work.arrived.push_back(of);
 }
@@ -71,7 +66,6 @@ void Messages::settle() {
     work.departed.clear();
   }
   for (Work& work : work()) {
-    for (std::uint32_t number : work.received) work_[number >> kBits].packets.give_back(number & kPlace);
     for (Cycle landing : work.landed) {
       const auto entry = landings_.find(landing);
       if (--entry->second == 0) landings_.erase(entry);
@@ -81,16 +75,9 @@ void Messages::settle() {
       free_messages_.push_back(number);
     }
     outstanding_ -= wide(work.arrived.size());
-    work.received.clear();
     work.landed.clear();
     work.arrived.clear();
   }
-}
-
-std::uint32_t Messages::packets_under_way() const {
-  std::uint32_t taken = 0;
-  for (const Work& work : work()) taken += work.packets.taken();
-  return taken;
 }
 
 bool Messages::take_arrived(std::vector<std::uint64_t>& arrived) {
@@ -101,7 +88,6 @@ bool Messages::take_arrived(std::vector<std::uint64_t>& arrived) {
 }
 
 void Messages::clear() {
-  for (Work& work : work()) work.packets.clear();
   messages_.clear();
   free_messages_.clear();
 }
@@ -114,7 +100,7 @@ void Messages::snapshot(Snapshot& snapshot) const {
 }
 
 void Messages::snapshot_packet(Snapshot& snapshot, std::uint32_t number) const {
-  const Packet& of = packet(number);
+  const Packet& of = (*packets_)[number];
   const Message& message = messages_[of.message];
   snapshot.put(of.message);
   snapshot.put(message.packets - message.unmade - of.sequence);
@@ -154,14 +140,11 @@ void Messages::repeat(const std::vector<std::int64_t>& before, std::int64_t coun
     messages_[m].unmade -= created[m];
     messages_[m].missing -= created[m];
   }
-  for (Work& work : work()) {
-    for (std::uint32_t place = 0; place < work.packets.size(); ++place) {
-      Packet& packet = work.packets[place];
-      packet.sequence += created[packet.message];
-      packet.created += later;
-      packet.injected += later;
-    }
-  }
+  packets_->each([&](Packet& packet) {
+    packet.sequence += created[packet.message];
+    packet.created += later;
+    packet.injected += later;
+  });
 }
 
 }  // namespace astra::packet

@@ -1,5 +1,5 @@
-// Messages and their packets that are under way, by number. A message is cut into packets by its source, and has arrived when its
-// destination has received the last flit of every packet.
+// Messages that are under way, by number. A message is cut into packets by its source, and has arrived when its destination has received
+// the last flit of every packet.
 //
 // Several threads (see thread_team.hpp) may make and receive packets at the same time. Changes of one that others see take
 // effect when `settle` is called, between windows.
@@ -14,16 +14,15 @@
 
 #include "base/flit.hpp"
 #include "base/index.hpp"
-#include "base/pool.hpp"
+#include "base/neighbour.hpp"
+#include "interfaces/packets.hpp"
 #include "replay/snapshot.hpp"
 
 namespace astra::packet {
 
 class Messages {
  public:
-  static constexpr int kThreads = 16;  // at most
-
-  explicit Messages(int packet_flits) : packet_flits_(packet_flits) {}
+  Messages(int packet_flits, Packets& packets) : packet_flits_(packet_flits), packets_(packets) {}
 
   // A new message of which all packets are still to be made. Returns its number.
   std::uint32_t add(Message message);
@@ -34,8 +33,6 @@ class Messages {
 
   // The next packet of a message. Returns its number.
   std::uint32_t make_packet(int thread, std::uint32_t message, int vnet, Cycle now);
-  Packet& packet(std::uint32_t number) { return work_[number >> kBits].packets[number & kPlace]; }
-  const Packet& packet(std::uint32_t number) const { return work_[number >> kBits].packets[number & kPlace]; }
   // The last flit of a packet has reached its destination.
   void receive_packet(int thread, std::uint32_t number);
 
@@ -49,9 +46,8 @@ class Messages {
   // So many threads make and receive packets from now on.
   void employ(int threads) { threads_ = std::max(threads_, threads); }
 
-  // Messages that have not arrived, and packets that have not.
+  // Messages that have not arrived.
   std::int64_t outstanding() const { return outstanding_; }
-  std::uint32_t packets_under_way() const;
   // Appends the senders' numbers (Message::number) of messages that have arrived since the last call. Returns whether there are any.
   bool take_arrived(std::vector<std::uint64_t>& arrived);
   // Forgets the room that messages had which have all arrived.
@@ -75,23 +71,18 @@ class Messages {
   void repeat(const std::vector<std::int64_t>& before, std::int64_t count, Cycle later);
 
  private:
-  static constexpr int kBits = Pool<Packet>::kBits;
-  static constexpr std::uint32_t kPlace = (1U << kBits) - 1;
-
-  // Of a thread: the packets that it has made, and its other work since the last window.
+  // A thread's work since the last window.
   struct alignas(64) Work {
-    Pool<Packet> packets;
-    std::vector<std::uint32_t> received;  // packets that others have made
-    std::vector<std::uint32_t> arrived;   // messages
-    std::vector<Cycle> departed;          // landings of messages that have left their sources,
-    std::vector<Cycle> landed;            // and of those that have arrived
+    std::vector<std::uint32_t> arrived;  // messages
+    std::vector<Cycle> departed;         // landings of messages that have left their sources,
+    std::vector<Cycle> landed;           // and of those that have arrived
   };
 
   std::span<Work> work() { return std::span(work_).first(index(threads_)); }
-  std::span<const Work> work() const { return std::span(work_).first(index(threads_)); }
 
   int packet_flits_;
-  std::array<Work, kThreads> work_;
+  Neighbour<Packets> packets_;
+  std::array<Work, Packets::kThreads> work_;
   int threads_ = 1;  // that have done anything so far
   std::vector<Message> messages_;
   std::vector<std::uint32_t> free_messages_;

@@ -7,7 +7,7 @@
 //
 // The order in the heap also depends on whether a credit comes before or after the wires take a part in the same cycle. Garnet handles
 // requests of a cycle in the reverse of their order, and each of the two is requested by another unit
-// before: see Channels::comes_before_part.
+// before: see CreditSerializers::comes_before_part.
 #pragma once
 
 #include <cstdint>

@@ -7,13 +7,13 @@ namespace astra::packet {
 
 // Every channel whose first flit cannot go on waits for the channel where that flit wants to go. Following that from any of them leads
 // round a cycle, or to a channel whose receiver holds nothing.
-std::vector<std::string> waiting(const Shape& shape, const Channels& channels, const InputBuffers& inputs) {
+std::vector<std::string> waiting(const Shape& shape, const CreditChannels& credits, const InputBuffers& inputs) {
   std::map<int, std::pair<int, int>> waits;  // channel: the channel it waits for, flits it holds
   for (int c = 0; c < shape.channels(); ++c) {
     for (int number = 0; number < shape.vc_count(c); ++number) {
       const InputVc& vc = inputs.vc(c, number);
       if (vc.buffer.empty() || vc.out < 0) continue;
-      const bool blocked = vc.out_vc < 0 || channels.credits(vc.out, vc.out_vc) == 0;
+      const bool blocked = vc.out_vc < 0 || credits.count(vc.out, vc.out_vc) == 0;
       auto& entry = waits[c];
       if (blocked) entry.first = vc.out;
       entry.second += count_of(vc.buffer);

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "links/channels.hpp"
+#include "links/credit_channels.hpp"
 #include "network/shape.hpp"
 #include "routers/input_buffers.hpp"
 
@@ -12,6 +12,6 @@ namespace astra::packet {
 
 // For each channel whose first flit cannot go on, the channel it waits for: "A waits for B", a line each, forming a cycle if there is
 // one.
-std::vector<std::string> waiting(const Shape& shape, const Channels& channels, const InputBuffers& inputs);
+std::vector<std::string> waiting(const Shape& shape, const CreditChannels& credits, const InputBuffers& inputs);
 
 }  // namespace astra::packet

@@ -20,7 +20,7 @@ constexpr std::int64_t kLongRun = 3'000'000;  // acts of units: about a second
 }  // namespace
 
 Domain::Domain(std::shared_ptr<const Shape> shape) : shape_(std::move(shape)), parts_(*shape_) {
-  threads_ = std::min({shape_->rules.threads, parts_.clock.tiles(), Messages::kThreads});
+  threads_ = std::min({shape_->rules.threads, parts_.clock.tiles(), Packets::kThreads});
 }
 
 // Flits are counted by channel.
@@ -103,7 +103,7 @@ Cycle Domain::step(Cycle time, Cycle last) {
     return latest;
   };
   if (is_shared(time, last)) {
-    std::array<Cycle, Messages::kThreads> ends;
+    std::array<Cycle, Packets::kThreads> ends;
     ends.fill(time);
     team_->run([&](int thread) { at(ends, thread) = run_tiles([&](int tile) { return parts_.clock.thread(tile) == thread; }); });
     end = std::max(end, *std::max_element(ends.begin(), ends.end()));
@@ -137,9 +137,9 @@ void Domain::run_tile(Routers& routers, int tile, Cycle time) {
   auto arrive = [&](int c) {
     const int sink = at(shape_->link, c).sink;
     if (sink >= first_injection_port) {
-      parts_.channels.deliver(c, time, [&](const Flit& flit) { parts_.interfaces.receive(sink - first_injection_port, flit, time); });
+      parts_.flit_channels.deliver(c, time, [&](const Flit& flit) { parts_.interfaces.receive(sink - first_injection_port, flit, time); });
     } else {
-      parts_.channels.deliver(c, time, [&](const Flit& flit) { routers.receive(c, flit, time); });
+      parts_.flit_channels.deliver(c, time, [&](const Flit& flit) { routers.receive(c, flit, time); });
     }
   };
   const int thread = parts_.clock.thread(tile);
@@ -159,21 +159,22 @@ void Domain::catch_up(Cycle time) {
 }
 
 std::vector<std::int64_t> Domain::signature(Cycle now) {
-  for (int c = 0; c < shape_->channels(); ++c) parts_.channels.take_credits(c, now);
+  for (int c = 0; c < shape_->channels(); ++c) parts_.credits.take(c, now);
+  parts_.packets.clear();
   parts_.messages.clear();
   steady_.forget();
   return SteadyState::signature(parts_, now);
 }
 
-std::vector<std::string> Domain::waiting() const { return packet::waiting(*shape_, parts_.channels, parts_.inputs); }
+std::vector<std::string> Domain::waiting() const { return packet::waiting(*shape_, parts_.credits, parts_.inputs); }
 
 std::string Domain::check() const {
   for (int c = 0; c < shape_->channels(); ++c) {
     const std::string& name = at(shape_->name, c);
     for (int v = 0; v < shape_->vc_count(c); ++v) {
       const std::int64_t buffered = parts_.inputs.vc(c, v).buffer.size();
-      const Channels::Places places = parts_.channels.places(c, v);
-      const std::int64_t held = places.held + buffered;
+      const CreditChannels::Places places = parts_.credits.places(c, v);
+      const std::int64_t held = places.held + parts_.flit_channels.count(c, v) + buffered;
       if (held * places.parts + places.under_way != places.buffers) {
         return name + ": credits, flits and credits under way add up to " + std::to_string(held);
       }
@@ -183,7 +184,7 @@ std::string Domain::check() const {
   }
   if (outstanding() > 0) return "";
   if (parts_.inputs.any_flits()) return "flits are left though all messages have arrived";
-  if (parts_.messages.packets_under_way() > 0) return "packets are left though all messages have arrived";
+  if (parts_.packets.under_way() > 0) return "packets are left though all messages have arrived";
   return "";
 }
 

@@ -4,7 +4,9 @@
 #include "base/statistics.hpp"
 #include "interfaces/interfaces.hpp"
 #include "interfaces/messages.hpp"
-#include "links/channels.hpp"
+#include "interfaces/packets.hpp"
+#include "links/credit_channels.hpp"
+#include "links/flit_channels.hpp"
 #include "network/shape.hpp"
 #include "routers/combined_routers.hpp"
 #include "routers/input_buffers.hpp"
@@ -22,14 +24,15 @@ struct Parts {
         windows(of),
         clock(of, windows.routers_of_tile()),
         statistics(of.channels()),
-        messages(of.rules.packet_flits()),
+        messages(of.rules.packet_flits(), packets),
         calls(of),
-        channels(of, clock, calls, statistics),
-        inputs(of, clock, channels, statistics),
-        routes(of, channels),
-        combined(of, clock, calls, channels, inputs, messages, routes),
-        staged(of, clock, channels, inputs, messages, routes),
-        interfaces(of, clock, channels, inputs, messages, statistics) {}
+        flit_channels(of, clock, statistics),
+        credits(of, clock, calls),
+        inputs(of, clock, flit_channels, credits, statistics),
+        routes(of, credits),
+        combined(of, clock, calls, credits, inputs, packets, routes),
+        staged(of, clock, credits, inputs, packets, routes),
+        interfaces(of, clock, credits, inputs, packets, messages, statistics) {}
   // Parts in the same state, which speak with each other (see neighbour.hpp).
   Parts(const Parts& other) : Parts(*other.shape) { *this = other; }
   Parts& operator=(const Parts& other) = default;
@@ -38,8 +41,10 @@ struct Parts {
   void employ(int threads) {
     clock.employ(threads);
     statistics.employ(threads);
+    packets.employ(threads);
     messages.employ(threads);
-    channels.employ(threads);
+    flit_channels.employ(threads);
+    credits.employ(threads);
     combined.employ(threads);
     staged.employ(threads);
     interfaces.employ(threads);
@@ -47,17 +52,21 @@ struct Parts {
   // Their work in a window takes effect, and is seen by all.
   void settle() {
     statistics.settle();
+    packets.settle();
     messages.settle();
-    channels.settle();
+    flit_channels.settle();
+    credits.settle();
   }
 
   Neighbour<const Shape> shape;
   Windows windows;
   Clock clock;
   Statistics statistics;
+  Packets packets;
   Messages messages;
   GarnetEventOrder calls;
-  Channels channels;
+  FlitChannels flit_channels;
+  CreditChannels credits;
   InputBuffers inputs;
   RouteComputation routes;
   CombinedRouters combined;  // routers of the shape are of one kind;

@@ -18,7 +18,8 @@ void SteadyState::forget() {
 bool SteadyState::snapshot(Parts& parts, bool compares, Cycle now) {
   Snapshot snapshot(snapshot_, parts.interfaces.vc_rotations(), compares, now);
   snapshot.put(now % parts.shape->dividers.rhythm);  // routers with clocks of their own must be at the same places between their edges
-  parts.channels.snapshot(snapshot, parts.messages);
+  parts.flit_channels.snapshot(snapshot, parts.messages);
+  parts.credits.snapshot(snapshot);
   parts.inputs.snapshot(snapshot, parts.messages);
   if (!snapshot.same()) return false;
   parts.interfaces.snapshot(snapshot);
@@ -74,7 +75,7 @@ void SteadyState::start(Parts& parts, Cycle now) {
   injection_port_pointers_ = injection_port_pointers(parts);
   pointers_ = parts.combined.pointers();
   sprayed_ = parts.routes.sprayed();
-  packets_ = parts.messages.packets_under_way();
+  packets_ = parts.packets.under_way();
   taken_at_ = now;
   seen_ = 0;
 }
@@ -87,7 +88,7 @@ bool SteadyState::look(Parts& parts, Cycle now) {
     wait_ = kWorthwhile / 2;
     return false;
   }
-  if (taken_at_ >= 0 && parts.messages.packets_under_way() == packets_ && parts.messages.count() == unmade_.size()) {
+  if (taken_at_ >= 0 && parts.packets.under_way() == packets_ && parts.messages.count() == unmade_.size()) {
     if (snapshot(parts, true, now) && same_pointers(parts) && plan(parts, now)) return true;
   }
   if (taken_at_ >= 0 && seen_ < reach_) return false;
@@ -101,7 +102,8 @@ void SteadyState::pass(Parts& parts, std::int64_t count) const {
   const Cycle later = count * period;
   parts.statistics.repeat(counters_, count);
   parts.messages.repeat(unmade_, count, later);
-  parts.channels.shift(later);
+  parts.flit_channels.shift(later);
+  parts.credits.shift(later);
   parts.inputs.shift(later);
   parts.interfaces.shift(later);
   for (int injection_port = 0; injection_port < parts.shape->injection_ports(); ++injection_port)
@@ -120,7 +122,8 @@ void SteadyState::turn_injection_port(Parts& parts, int injection_port, std::int
   if (by == 0) return;
   const VcTurn turn{vcs - by, vcs};  // counting from there on adds `by`
   const int c = at(parts.shape->injection_port, injection_port).out;
-  parts.channels.turn(c, turn);
+  parts.flit_channels.turn(c, turn);
+  parts.credits.turn(c, turn);
   parts.inputs.turn(c, turn);
   parts.combined.turn(c, turn);
   parts.interfaces.turn(injection_port, turn);

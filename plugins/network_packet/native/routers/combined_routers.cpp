@@ -5,14 +5,14 @@
 
 namespace astra::packet {
 
-CombinedRouters::CombinedRouters(const Shape& shape, Clock& clock, GarnetEventOrder& calls, Channels& channels, InputBuffers& inputs,
-                                 Messages& messages, RouteComputation& routes)
+CombinedRouters::CombinedRouters(const Shape& shape, Clock& clock, GarnetEventOrder& calls, CreditChannels& credits, InputBuffers& inputs,
+                                 Packets& packets, RouteComputation& routes)
     : shape_(shape),
       clock_(clock),
       calls_(calls),
-      channels_(channels),
+      credits_(credits),
       inputs_(inputs),
-      messages_(messages),
+      packets_(packets),
       routes_(routes),
       links_(shape.link),
       scratch_(1) {
@@ -110,7 +110,7 @@ void CombinedRouters::run(int r, Cycle now, int thread) {
     pointer = pointer + 1 == input_ports ? 0 : pointer + 1;
     if (vc.out_vc < 0) {
       vc.out_vc = narrow<std::int16_t>(idle_vc(vc.channel, vc));
-      channels_->give_vc(vc.out, vc.out_vc);
+      credits_->give_vc(vc.out, vc.out_vc);
     }
     cross(vc, now);
   }
@@ -132,7 +132,7 @@ void CombinedRouters::receive(int c, const Flit& flit, Cycle now) {
   if (flit.head) {
     vc.state = VcState::active;
     vc.since = now;
-    routes_->set_route(r, c, vc, messages_->packet(flit.packet), now);
+    routes_->set_route(r, c, vc, (*packets_)[flit.packet], now);
   }
   if (calls_->matters()) {
     calls_->call(r, c, now);
@@ -152,9 +152,9 @@ void CombinedRouters::receive(int c, const Flit& flit, Cycle now) {
 }
 
 [[gnu::always_inline]] inline bool CombinedRouters::may_go(int c, const InputVc& vc, Cycle now) {
-  channels_->take_credits(vc.out, now);
-  if (vc.out_vc < 0 ? idle_vc(c, vc) >= 0 : channels_->credits(vc.out, vc.out_vc) > 0) return true;
-  channels_->wait_for_credit(vc.out);
+  credits_->take(vc.out, now);
+  if (vc.out_vc < 0 ? idle_vc(c, vc) >= 0 : credits_->count(vc.out, vc.out_vc) > 0) return true;
+  credits_->wait_for_credit(vc.out);
   return false;
 }
 
@@ -210,7 +210,7 @@ int CombinedRouters::choose_candidate(int c, Arbiter& arbiter, const std::vector
 
 [[gnu::always_inline]] inline int CombinedRouters::idle_vc(int in, const InputVc& vc) const {
   const Link& out = at(links_, vc.out);
-  const std::uint64_t* const idle = channels_->idle(vc.out);
+  const std::uint64_t* const idle = credits_->idle(vc.out);
   const int lowest = next_bit(idle, vc.first_vc, vc.end_vc);
   // With bubbles, who enters a ring leaves one buffer in it free.
   const bool enters = shape_->rules.bubble() && out.ring && at(links_, in).dimension != out.dimension;

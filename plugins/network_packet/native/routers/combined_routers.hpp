@@ -12,8 +12,8 @@
 #include "base/bits.hpp"
 #include "base/index.hpp"
 #include "base/neighbour.hpp"
-#include "interfaces/messages.hpp"
-#include "links/channels.hpp"
+#include "interfaces/packets.hpp"
+#include "links/credit_channels.hpp"
 #include "network/shape.hpp"
 #include "routers/input_buffers.hpp"
 #include "routing/route_computation.hpp"
@@ -25,8 +25,8 @@ namespace astra::packet {
 class CombinedRouters {
  public:
   // Without routers where those of the shape are of the other kind.
-  CombinedRouters(const Shape& shape, Clock& clock, GarnetEventOrder& calls, Channels& channels, InputBuffers& inputs, Messages& messages,
-                  RouteComputation& routes);
+  CombinedRouters(const Shape& shape, Clock& clock, GarnetEventOrder& calls, CreditChannels& credits, InputBuffers& inputs,
+                  Packets& packets, RouteComputation& routes);
 
   // A cycle of a router, by a thread (see thread_team.hpp); and before it, a flit that has arrived through a channel whose flits are
   // queued.
@@ -109,9 +109,9 @@ class CombinedRouters {
   Neighbour<const Shape> shape_;
   Neighbour<Clock> clock_;
   Neighbour<GarnetEventOrder> calls_;
-  Neighbour<Channels> channels_;
+  Neighbour<CreditChannels> credits_;
   Neighbour<InputBuffers> inputs_;
-  Neighbour<Messages> messages_;
+  Neighbour<Packets> packets_;
   Neighbour<RouteComputation> routes_;
   std::span<const Link> links_;
   std::vector<Router> routers_;

@@ -11,10 +11,11 @@ constexpr Cycle kFurthest = 64;  // cycles on a straight way; for longer ones th
 
 }  // namespace
 
-InputBuffers::InputBuffers(const Shape& shape, Clock& clock, Channels& channels, Statistics& statistics)
+InputBuffers::InputBuffers(const Shape& shape, Clock& clock, FlitChannels& flit_channels, CreditChannels& credits, Statistics& statistics)
     : shape_(shape),
       clock_(clock),
-      channels_(channels),
+      flit_channels_(flit_channels),
+      credits_(credits),
       statistics_(statistics),
       rules_(shape.rules),
       links_(shape.link),
@@ -92,7 +93,7 @@ void InputBuffers::snapshot(Snapshot& snapshot, const Messages& messages) const 
     const VcTurn& turn = snapshot.turn(c);
     for (int place = 0; place < turn.count; ++place) {
       const int number = turn.forth(place);
-      if (shape_->rules.waits_for_tail_credit() && has_bit(channels_->idle(c), number)) continue;  // its last packet has left
+      if (shape_->rules.waits_for_tail_credit() && has_bit(credits_->idle(c), number)) continue;  // its last packet has left
       const InputVc& from = vc(c, number);
       if (from.state == VcState::idle && from.buffer.empty()) continue;
       snapshot.put(shape_->vc_index(c, place) | wide(from.state) << 33);

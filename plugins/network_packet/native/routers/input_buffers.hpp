@@ -1,7 +1,7 @@
 // Input buffers of routers: the flits of every virtual channel, and the state of the packet in front at the router.
 //
 // Inside a tile, a flit that is put on a link goes straight into the buffer at its end, with the time from which the router sees it.
-// Between tiles, on narrow links and where routers have clocks of their own it is queued (see channels.hpp).
+// Between tiles, on narrow links and where routers have clocks of their own it is queued (see flit_channels.hpp).
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,8 @@
 #include "base/ring_buffer.hpp"
 #include "base/statistics.hpp"
 #include "interfaces/messages.hpp"
-#include "links/channels.hpp"
+#include "links/credit_channels.hpp"
+#include "links/flit_channels.hpp"
 #include "network/shape.hpp"
 #include "replay/snapshot.hpp"
 #include "timing/clock.hpp"
@@ -45,7 +46,7 @@ static_assert(sizeof(InputVc) == 64);
 
 class InputBuffers {
  public:
-  InputBuffers(const Shape& shape, Clock& clock, Channels& channels, Statistics& statistics);
+  InputBuffers(const Shape& shape, Clock& clock, FlitChannels& flit_channels, CreditChannels& credits, Statistics& statistics);
 
   InputVc& vc(int c, int number) { return at(vcs_, at(links_, c).vc_base + number); }
   const InputVc& vc(int c, int number) const { return at(vcs_, at(links_, c).vc_base + number); }
@@ -56,7 +57,7 @@ class InputBuffers {
   // A flit in a virtual channel, which the wires take from cycle `takes` on.
   [[gnu::always_inline]] void send_flit(int c, const Flit& flit, int vc, Cycle takes) {
     const Entry& entry = at(entries_, c);
-    if (entry.delay < 0) return channels_->send_flit(c, flit, vc, takes);
+    if (entry.delay < 0) return flit_channels_->send(c, flit, vc, takes);
     statistics_->sent(c, flit.head);
     const Cycle time = takes + entry.delay;
     at(vcs_, entry.vc_base + vc).buffer.push({time, flit.packet, narrow<std::uint16_t>(vc), flit.head, flit.tail});
@@ -91,14 +92,14 @@ class InputBuffers {
     const Flit flit = from.buffer.front();
     from.buffer.pop();
     statistics_->add(c, Statistics::kChannelWaiting, now - flit.time);
-    channels_->use_credit(out, from.out_vc);
+    credits_->use(out, from.out_vc);
     if (flit.tail) {
       from.state = VcState::idle;
-      if (!rules.waits_for_tail_credit()) channels_->free_vc(out, from.out_vc);
+      if (!rules.waits_for_tail_credit()) credits_->free_vc(out, from.out_vc);
     }
     --from.arrived;
     send_flit(out, flit, from.out_vc, now + rules.switch_traversal() * cycle);
-    channels_->send_credit(c, narrow<std::uint16_t>(from.number), flit.tail, now + cycle);
+    credits_->send(c, narrow<std::uint16_t>(from.number), flit.tail, now + cycle);
   }
 
   bool any_flits() const;
@@ -136,7 +137,8 @@ class InputBuffers {
 
   Neighbour<const Shape> shape_;
   Neighbour<Clock> clock_;
-  Neighbour<Channels> channels_;
+  Neighbour<FlitChannels> flit_channels_;
+  Neighbour<CreditChannels> credits_;
   Neighbour<Statistics> statistics_;
   Neighbour<const Rules> rules_;
   std::span<const Link> links_;

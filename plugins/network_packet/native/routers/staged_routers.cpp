@@ -6,13 +6,13 @@
 
 namespace astra::packet {
 
-StagedRouters::StagedRouters(const Shape& shape, Clock& clock, Channels& channels, InputBuffers& inputs, Messages& messages,
+StagedRouters::StagedRouters(const Shape& shape, Clock& clock, CreditChannels& credits, InputBuffers& inputs, Packets& packets,
                              RouteComputation& routes)
     : shape_(shape),
       clock_(clock),
-      channels_(channels),
+      credits_(credits),
       inputs_(inputs),
-      messages_(messages),
+      packets_(packets),
       routes_(routes),
       rules_(shape.rules),
       links_(shape.link),
@@ -62,7 +62,7 @@ void StagedRouters::receive(int c, const Flit& flit, Cycle now) {
                                                                Cycle since) {
   vc.state = VcState::allocating;
   vc.since = since;
-  routes_->set_route(r, vc.channel, vc, messages_->packet(vc.buffer.front().packet), now);
+  routes_->set_route(r, vc.channel, vc, (*packets_)[vc.buffer.front().packet], now);
   set_bit(starting(r, router, since), local);
 }
 
@@ -109,7 +109,7 @@ template <class Words>
     const std::uint64_t output = 1ULL << (vc.out_port & 63);
     several |= wanted & output;
     wanted |= output;
-    if (rules_->waits_for_tail_credit()) channels_->take_credits(vc.out, r.now);
+    if (rules_->waits_for_tail_credit()) credits_->take(vc.out, r.now);
   });
   if (wanted == 0) return false;
   if (several != 0 && shape_->routes.is_collapsed()) {
@@ -125,9 +125,9 @@ template <class Words>
       any |= allocate_alone(r, local, vc);
       return;
     }
-    const std::uint64_t* const free = channels_->idle(vc.out);
+    const std::uint64_t* const free = credits_->idle(vc.out);
     int out_vc = next_bit(free, vc.first_vc, vc.end_vc);
-    if (out_vc < 0) channels_->wait_for_credit(vc.out);
+    if (out_vc < 0) credits_->wait_for_credit(vc.out);
     for (; out_vc >= 0; out_vc = next_bit(free, out_vc + 1, vc.end_vc)) r.scratch.heads.ask(local, vc.out_port * width_ + out_vc, local);
   });
   if (several == 0) return any;
@@ -140,12 +140,12 @@ template <class Words>
 
 template <class Words>
 [[gnu::always_inline]] inline bool StagedRouters::allocate_alone(const Running<Words>& r, int local, InputVc& vc) {
-  const std::uint64_t* const free = channels_->idle(vc.out);
+  const std::uint64_t* const free = credits_->idle(vc.out);
   const int base = vc.out_port * width_;
   int chosen = next_bit(free, std::max<int>(vc.first_vc, r.of_vcs.of_input[local] - base), vc.end_vc);
   if (chosen < 0) chosen = next_bit(free, vc.first_vc, vc.end_vc);
   if (chosen < 0) {
-    channels_->wait_for_credit(vc.out);
+    credits_->wait_for_credit(vc.out);
     return false;
   }
   r.of_vcs.move_on(local, base + chosen);
@@ -159,16 +159,16 @@ template <class Words>
   r.add(kSwitching, local);
   vc.state = VcState::active;
   vc.out_vc = narrow<std::int16_t>(out_vc);
-  channels_->give_vc(vc.out, out_vc);
+  credits_->give_vc(vc.out, out_vc);
 }
 
 [[gnu::always_inline]] inline bool StagedRouters::has_room(const InputVc& vc) const {
   int needed = 1;
   if (rules_->cut_through()) {
     const Flit& flit = vc.buffer.front();
-    if (flit.head) needed = messages_->packet(flit.packet).flits;
+    if (flit.head) needed = (*packets_)[flit.packet].flits;
   }
-  return channels_->credits(vc.out, vc.out_vc) >= needed;
+  return credits_->count(vc.out, vc.out_vc) >= needed;
 }
 
 inline int StagedRouters::input_of_switch(const InputVc& vc) const {
@@ -199,11 +199,11 @@ template <class Words>
   r.scratch.asks.begin(r.of_switch);
   r.each(kSwitching, [&](int local) __attribute__((always_inline)) {
     const InputVc& vc = r.vcs[local];
-    channels_->take_credits(vc.out, r.now);
+    credits_->take(vc.out, r.now);
     if (has_room(vc)) {
       ask_for_switch(r, local, vc, r.scratch.asks);
     } else {
-      channels_->wait_for_credit(vc.out);
+      credits_->wait_for_credit(vc.out);
     }
   });
 }
@@ -215,9 +215,9 @@ template <class Words>
   if (!shared) asks.begin(r.speculative);
   r.each(kAllocating, [&](int local) {
     const InputVc& vc = r.vcs[local];
-    channels_->take_credits(vc.out, r.now);
+    credits_->take(vc.out, r.now);
     for (int out_vc = vc.first_vc; out_vc < vc.end_vc; ++out_vc) {
-      if (!has_bit(channels_->idle(vc.out), out_vc) || channels_->credits(vc.out, out_vc) == 0) continue;
+      if (!has_bit(credits_->idle(vc.out), out_vc) || credits_->count(vc.out, out_vc) == 0) continue;
       if (!shared || !rules_->input_first() || asks.comes_last(input_of_switch(vc))) ask_for_switch(r, local, vc, asks);
       break;
     }

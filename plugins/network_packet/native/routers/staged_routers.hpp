@@ -14,8 +14,8 @@
 #include "base/bits.hpp"
 #include "base/index.hpp"
 #include "base/neighbour.hpp"
-#include "interfaces/messages.hpp"
-#include "links/channels.hpp"
+#include "interfaces/packets.hpp"
+#include "links/credit_channels.hpp"
 #include "network/shape.hpp"
 #include "replay/snapshot.hpp"
 #include "routers/input_buffers.hpp"
@@ -27,7 +27,8 @@ namespace astra::packet {
 class StagedRouters {
  public:
   // Without routers where those of the shape are of the other kind.
-  StagedRouters(const Shape& shape, Clock& clock, Channels& channels, InputBuffers& inputs, Messages& messages, RouteComputation& routes);
+  StagedRouters(const Shape& shape, Clock& clock, CreditChannels& credits, InputBuffers& inputs, Packets& packets,
+                RouteComputation& routes);
 
   // A cycle of a router, by a thread (see thread_team.hpp); and before it, a flit that has arrived through a channel whose flits are
   // queued.
@@ -143,9 +144,9 @@ class StagedRouters {
 
   Neighbour<const Shape> shape_;
   Neighbour<Clock> clock_;
-  Neighbour<Channels> channels_;
+  Neighbour<CreditChannels> credits_;
   Neighbour<InputBuffers> inputs_;
-  Neighbour<Messages> messages_;
+  Neighbour<Packets> packets_;
   Neighbour<RouteComputation> routes_;
   Neighbour<const Rules> rules_;
   std::span<const Link> links_;

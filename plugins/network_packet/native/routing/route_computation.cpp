@@ -13,9 +13,9 @@ std::uint64_t next_random(std::uint64_t& state) {  // xorshift64* (Marsaglia, Vi
 
 }  // namespace
 
-RouteComputation::RouteComputation(const Shape& shape, Channels& channels)
+RouteComputation::RouteComputation(const Shape& shape, CreditChannels& credits)
     : shape_(shape),
-      channels_(channels),
+      credits_(credits),
       links_(shape.link),
       sprayed_(shape.router.size()),
       first_(shape.rules.choice() == RouteChoice::first) {
@@ -36,8 +36,8 @@ int RouteComputation::most_free(int r, int destination, Cycle now) {
   int out = -1;
   std::int64_t most = -1;
   for (int candidate : shape_->routes.next_hops(r, destination)) {
-    channels_->take_credits(candidate, now);
-    const std::int64_t places = channels_->free_places(candidate);
+    credits_->take(candidate, now);
+    const std::int64_t places = credits_->free_places(candidate);
     if (places <= most) continue;
     most = places;
     out = candidate;

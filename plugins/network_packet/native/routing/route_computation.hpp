@@ -7,7 +7,7 @@
 
 #include "base/index.hpp"
 #include "base/neighbour.hpp"
-#include "links/channels.hpp"
+#include "links/credit_channels.hpp"
 #include "network/shape.hpp"
 #include "replay/snapshot.hpp"
 #include "routers/input_buffers.hpp"
@@ -16,7 +16,7 @@ namespace astra::packet {
 
 class RouteComputation {
  public:
-  RouteComputation(const Shape& shape, Channels& channels);
+  RouteComputation(const Shape& shape, CreditChannels& credits);
 
   // The next hop of the packet at the front of a virtual channel of router `r`, from the state in cycle `now`. It came in through channel
   // `in`.
@@ -34,7 +34,7 @@ class RouteComputation {
   int most_free(int r, int destination, Cycle now);
 
   Neighbour<const Shape> shape_;
-  Neighbour<Channels> channels_;
+  Neighbour<CreditChannels> credits_;
   std::span<const Link> links_;
   std::vector<std::uint64_t> random_;   // by router: state of its random numbers
   std::vector<std::uint32_t> sprayed_;  // by router: packets

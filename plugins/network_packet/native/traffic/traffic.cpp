@@ -21,7 +21,7 @@ Traffic::Traffic(TrafficOptions options, const Shape& shape)
       latest_(index(shape.injection_ports()), -1),
       calendar_(shape.injection_ports(), kLookAhead),
       offered_(index(options_.periods)),
-      tallies_(Messages::kThreads, Tally{std::vector<PeriodFigures>(index(options_.periods))}) {
+      tallies_(Packets::kThreads, Tally{std::vector<PeriodFigures>(index(options_.periods))}) {
   std::uint64_t seed = options_.seed;
   for (std::uint64_t& word : state_) {  // splitmix64 (Vigna)
     seed += 0x9E3779B97F4A7C15ULL;
