@@ -87,7 +87,7 @@ bool Network::advance(Tick until) {
   }
 }
 
-inline void Network::prefetch(Events::EventRef event) const {
+inline void Network::prefetch(EventRef event) const {
   if (event.what() == EventKind::arrival) {
     packets_.prefetch(event.subject());
     switches_.prefetch(event.link());
@@ -97,7 +97,7 @@ inline void Network::prefetch(Events::EventRef event) const {
   }
 }
 
-inline void Network::prefetch_dependents(Events::EventRef event) const {
+inline void Network::prefetch_dependents(EventRef event) const {
   if (event.what() == EventKind::arrival) {
     const Packet& packet = packets_[event.subject()];
     if (packet.flow == kNone) return;
@@ -130,7 +130,7 @@ inline void Network::arrive(LinkId link, PacketId id) {
   wires_.enters_npu(link) ? endpoints_.take(id) : switches_.take(link, id);
 }
 
-inline void Network::dispatch(Events::EventRef event) {
+inline void Network::dispatch(EventRef event) {
   if (event.what() == EventKind::arrival) return arrive(event.link(), event.subject());
   switch (event.what()) {
     case EventKind::port_free:
@@ -157,10 +157,10 @@ inline void Network::dispatch(Events::EventRef event) {
 Network::Reached Network::run(Tick until) {
   endpoints_.delivered.clear();
   while (!events_.empty() && events_.first_time() <= until) {
-    const Events::EventRef event = events_.first();
-    for (const Events::Entry& next : events_.soon()) prefetch(next.thing);
-    if (const Events::Entry* next = events_.ahead(kFar)) prefetch(next->thing);
-    if (const Events::Entry* next = events_.ahead(kNear)) prefetch_dependents(next->thing);
+    const EventRef event = events_.first();
+    for (const BucketEvent& next : events_.soon()) prefetch(next.thing);
+    if (const BucketEvent* next = events_.ahead(kFar)) prefetch(next->thing);
+    if (const BucketEvent* next = events_.ahead(kNear)) prefetch_dependents(next->thing);
     if (until == kNever && !moves()) look_for_an_end(event);
     if (event.what() == EventKind::start && repeats_ && repeats()) return Reached::idle;
     samples_.upto(events_.first_time(), switches_.queues());
@@ -280,7 +280,7 @@ void Network::fail(const Failure& failure) {
   }
 }
 
-void Network::look_for_an_end(Events::EventRef event) {
+void Network::look_for_an_end(EventRef event) {
   if (undelivered_ == 0 || failures_left_ > 0) return;
   if (settings_.retransmission == 0) give_up();
   if (event.what() != EventKind::timeout || !flows_[event.subject()].under_way) return;  // messages that have ended leave theirs behind

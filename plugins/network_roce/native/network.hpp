@@ -83,9 +83,9 @@ class Network : public Interruptible<1U << 14> {
   void post(const Start& start);
   // Prefetch the data that an event needs first, and, when they are there, those it needs then. Inlined since calls of functions
   // without effect are left out.
-  [[gnu::always_inline]] void prefetch(Events::EventRef event) const;
-  [[gnu::always_inline]] void prefetch_dependents(Events::EventRef event) const;
-  void dispatch(Events::EventRef event);
+  [[gnu::always_inline]] void prefetch(EventRef event) const;
+  [[gnu::always_inline]] void prefetch_dependents(EventRef event) const;
+  void dispatch(EventRef event);
   // A packet comes to the end of a link.
   void arrive(LinkId link, PacketId id);
   // A timer of congestion control goes off.
@@ -96,7 +96,7 @@ class Network : public Interruptible<1U << 14> {
   // Whether something but timers goes on.
   bool moves() const { return wires_.on_the_way() > 0 || nics_.sleeping() > 0 || starting_ > 0; }
   // Throw Deadlock where an event is a timer that can change nothing.
-  void look_for_an_end(Events::EventRef event);
+  void look_for_an_end(EventRef event);
   [[noreturn]] void give_up() const;
 
   // The next event is the start of a message. If the network is idle, a period ends and the next one begins: returns whether that is
