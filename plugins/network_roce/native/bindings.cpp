@@ -187,7 +187,7 @@ nb::object advance(Network& network, std::optional<std::int64_t> until) {
 
 nb::dict statistics(Network& network) {
   network.settle();
-  const Monitor& monitor = network.monitor();
+  const Monitor& monitor = network.parts().monitor;
   nb::dict table;
   table["packets"] = monitor.packets;
   table["messages"] = monitor.messages;
@@ -204,7 +204,7 @@ nb::dict statistics(Network& network) {
 nb::list flows(Network& network) {
   network.settle();
   nb::list rows;
-  for (const FlowRecord& flow : network.monitor().flows) {
+  for (const FlowRecord& flow : network.parts().monitor.flows) {
     rows.append(nb::make_tuple(flow.number, flow.source, flow.destination, flow.source_port, flow.bytes, picoseconds(network, flow.sent),
                                picoseconds(network, flow.started), picoseconds(network, flow.received), picoseconds(network, flow.ended),
                                flow.packets, flow.acks, flow.nacks, flow.marked_acks));
@@ -215,7 +215,7 @@ nb::list flows(Network& network) {
 nb::list pauses(Network& network) {
   network.settle();
   nb::list rows;
-  for (const PauseRecord& each : network.monitor().pauses) {
+  for (const PauseRecord& each : network.parts().monitor.pauses) {
     rows.append(nb::make_tuple(picoseconds(network, each.time), each.node, each.port, each.pause));
   }
   return rows;
@@ -231,9 +231,9 @@ nb::list queue_samples(const Network& network) {
 nb::list link_loads(Network& network) {
   network.settle();
   nb::list rows;
-  for (LinkId link = 0; link < network.plan().links.size(); ++link) {
-    rows.append(nb::make_tuple(network.wires().bytes_sent(link), picoseconds(network, network.wires().busy(link)),
-                               network.switches().queues().highest(link)));
+  for (LinkId link = 0; link < network.parts().plan.links.size(); ++link) {
+    rows.append(nb::make_tuple(network.parts().wires.bytes_sent(link), picoseconds(network, network.parts().wires.busy(link)),
+                               network.parts().switches.queues().highest(link)));
   }
   return rows;
 }
@@ -288,16 +288,17 @@ NB_MODULE(_core, module) {
       .def("queue_samples", &queue_samples)
       .def("link_loads", &link_loads)
       .def_prop_ro("now_ps", [](const Network& self) { return picoseconds(self, self.now()); })
-      .def("connected", [](const Network& self, NodeId source, NodeId target) { return self.routes().connected(source, target); })
+      .def("connected", [](const Network& self, NodeId source, NodeId target) { return self.parts().routes.connected(source, target); })
       .def("next_hops",
            [](const Network& self, NodeId node, NodeId npu) {
-             const auto next_hops = self.routes().next_hops(node, npu);
+             const auto next_hops = self.parts().routes.next_hops(node, npu);
              return std::vector<LinkId>(next_hops.begin(), next_hops.end());
            })
-      .def("round_trip_ns", [](const Network& self, NodeId source, NodeId target) { return self.routes().round_trip_ns(source, target); })
+      .def("round_trip_ns",
+           [](const Network& self, NodeId source, NodeId target) { return self.parts().routes.round_trip_ns(source, target); })
       .def_prop_ro("events_played_back", [](const Network& self) { return self.events_played_back(); })
-      .def_prop_ro("longest_round_trip_ns", [](const Network& self) { return self.routes().longest_round_trip_ns(); })
-      .def_prop_ro("largest_product_bytes", [](const Network& self) { return self.routes().largest_product_bytes(); });
+      .def_prop_ro("longest_round_trip_ns", [](const Network& self) { return self.parts().routes.longest_round_trip_ns(); })
+      .def_prop_ro("largest_product_bytes", [](const Network& self) { return self.parts().routes.largest_product_bytes(); });
 
   module.def("function_table", [](std::shared_ptr<Network> network) { return capsule_of(make_table(std::move(network))); });
 }

@@ -46,7 +46,7 @@ int advance(void* pointer, std::int64_t until, std::int64_t* time, const astra_d
 std::size_t statistics(void* pointer, const astra_statistic** figures) {
   State& state = state_of(pointer);
   state.network->settle();
-  const Monitor& monitor = state.network->monitor();
+  const Monitor& monitor = state.network->parts().monitor;
   state.figures = {{"packets", real(static_cast<std::int64_t>(monitor.packets))},
                    {"drops", real(static_cast<std::int64_t>(monitor.drops))},
                    {"pfc_frames", real(static_cast<std::int64_t>(monitor.pause_frames))}};

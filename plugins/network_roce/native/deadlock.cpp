@@ -1,31 +1,30 @@
 // Why nothing moves: a circle of pauses, or messages whose packets were lost.
-#include <string>
-#include <vector>
+#include "deadlock.hpp"
 
-#include "network.hpp"
+#include <vector>
 
 namespace astra::roce {
 namespace {
 
-std::string node_name(const Network& network, NodeId node) {
-  const std::uint32_t npus = network.plan().npus;
+std::string node_name(const Parts& parts, NodeId node) {
+  const std::uint32_t npus = parts.plan.npus;
   return node < npus ? "NPU " + std::to_string(node) : "switch " + std::to_string(node - npus);
 }
 
-std::string link_name(const Network& network, LinkId link) {
-  const LinkSpec& spec = network.plan().links[link];
-  return node_name(network, spec.source) + " to " + node_name(network, spec.target);
+std::string link_name(const Parts& parts, LinkId link) {
+  const LinkSpec& spec = parts.plan.links[link];
+  return node_name(parts, spec.source) + " to " + node_name(parts, spec.target);
 }
 
 // A port and queue wait where they are paused and hold packets: for the ports in which packets of the pausing switch wait that came from
 // here. Looked for in depth.
 class Circle {
  public:
-  explicit Circle(const Network& network) : network_(network), seen_(network.plan().links.size() * kQueues) {}
+  explicit Circle(const Parts& parts) : parts_(parts), seen_(parts.plan.links.size() * kQueues) {}
 
   // The links of a circle, each with its queue; empty where there is none.
   std::vector<LinkId> find() {
-    for (LinkId link = 0; link < network_.plan().links.size(); ++link) {
+    for (LinkId link = 0; link < parts_.plan.links.size(); ++link) {
       for (std::uint32_t queue = 1; queue < kQueues; ++queue) {
         if (waits(link, queue) && visit(link, queue)) return circle_;
       }
@@ -35,13 +34,13 @@ class Circle {
 
  private:
   bool waits(LinkId link, std::uint32_t queue) const {
-    if (network_.plan().links[link].source < network_.plan().npus) return network_.nics().is_paused(link, queue);
-    return network_.switches().queues().is_paused(link, queue) && network_.switches().queues().holds(link, queue);
+    if (parts_.plan.links[link].source < parts_.plan.npus) return parts_.nics.is_paused(link, queue);
+    return parts_.switches.queues().is_paused(link, queue) && parts_.switches.queues().holds(link, queue);
   }
 
   bool holds_from(LinkId port, std::uint32_t queue, LinkId link) const {
-    const Packets& packets = network_.packets();
-    for (PacketId id = network_.switches().queues().queue(port, queue).first; id != kNone; id = packets[id].next) {
+    const Packets& packets = parts_.packets;
+    for (PacketId id = parts_.switches.queues().queue(port, queue).first; id != kNone; id = packets[id].next) {
       if (packets[id].came_by == link) return true;
     }
     return false;
@@ -58,9 +57,9 @@ class Circle {
     }
     seen = 1;
     path_.push_back(link);
-    const NodeId node = network_.plan().links[link].target;
-    for (LinkId next = 0; next < network_.plan().links.size(); ++next) {
-      if (network_.plan().links[next].source != node || !waits(next, queue) || !holds_from(next, queue, link)) continue;
+    const NodeId node = parts_.plan.links[link].target;
+    for (LinkId next = 0; next < parts_.plan.links.size(); ++next) {
+      if (parts_.plan.links[next].source != node || !waits(next, queue) || !holds_from(next, queue, link)) continue;
       if (visit(next, queue)) return true;
     }
     path_.pop_back();
@@ -68,7 +67,7 @@ class Circle {
     return false;
   }
 
-  const Network& network_;
+  const Parts& parts_;
   std::vector<std::uint8_t> seen_;  // 1: on the path, 2: done
   std::vector<LinkId> path_;
   std::vector<LinkId> circle_;
@@ -84,25 +83,25 @@ std::string microseconds(std::int64_t ns) {
 }
 
 // Of a message under way, one that has no timeouts left; null where there is none.
-const Flow* given_up(const Network& network) {
-  for (FlowId id = 0; id < network.flows().room(); ++id) {
-    const Flow& flow = network.flows()[id];
+const Flow* given_up(const Parts& parts) {
+  for (FlowId id = 0; id < parts.flows.room(); ++id) {
+    const Flow& flow = parts.flows[id];
     if (flow.under_way && flow.timeouts >= Endpoints::kMostTimeouts) return &flow;
   }
   return nullptr;
 }
 
-std::string why_waiting(const Network& network) {
-  const Monitor& monitor = network.monitor();
+std::string why_waiting(const Parts& parts) {
+  const Monitor& monitor = parts.monitor;
   const std::string lost = std::to_string(monitor.drops) + " dropped by switches, " + std::to_string(monitor.losses) + " lost on links";
-  const Flow* const flow = given_up(network);
+  const Flow* const flow = given_up(parts);
   if (flow == nullptr) {
-    const bool never = network.settings().retransmission == 0;
+    const bool never = parts.settings.retransmission == 0;
     return ", and messages wait for packets or acknowledgements that were lost (" + lost + ")" +
            (never ? "; rto_us = 0 means that they are not sent again" : "");
   }
-  const std::int64_t timeout = network.settings().retransmission / network.settings().ticks_per_ns;
-  const std::int64_t trip = network.routes().round_trip_ns(flow->source, flow->destination);
+  const std::int64_t timeout = parts.settings.retransmission / parts.settings.ticks_per_ns;
+  const std::int64_t trip = parts.routes.round_trip_ns(flow->source, flow->destination);
   std::string text = ": " + std::to_string(Endpoints::kMostTimeouts) + " timeouts in a row brought no acknowledgement (" + lost + ")";
   if (trip > timeout) {
     text += "; a packet from NPU " + std::to_string(flow->source) + " to NPU " + std::to_string(flow->destination) +
@@ -113,20 +112,20 @@ std::string why_waiting(const Network& network) {
 
 }  // namespace
 
-std::string explain_deadlock(const Network& network) {
-  const std::string time = std::to_string(network.now() / network.settings().ticks_per_ns) + " ns";
-  const std::vector<LinkId> circle = Circle(network).find();
+std::string explain_deadlock(const Parts& parts) {
+  const std::string time = std::to_string(parts.events.now() / parts.settings.ticks_per_ns) + " ns";
+  const std::vector<LinkId> circle = Circle(parts).find();
   if (!circle.empty()) {
     std::string text = "deadlocked at " + time + ": links pause each other in a circle";
     for (std::size_t place = 0; place < circle.size(); ++place) {
-      text += "\n  " + link_name(network, circle[place]) + " waits for " + link_name(network, circle[(place + 1) % circle.size()]);
+      text += "\n  " + link_name(parts, circle[place]) + " waits for " + link_name(parts, circle[(place + 1) % circle.size()]);
     }
     return text;
   }
-  std::string text = "nothing moves after " + time + why_waiting(network);
+  std::string text = "nothing moves after " + time + why_waiting(parts);
   std::size_t lines = 0;
-  for (FlowId id = 0; id < network.flows().room(); ++id) {
-    const Flow& flow = network.flows()[id];
+  for (FlowId id = 0; id < parts.flows.room(); ++id) {
+    const Flow& flow = parts.flows[id];
     if (!flow.under_way) continue;
     if (++lines > kMostLines) return text + "\n  ...";
     text += "\n  NPU " + std::to_string(flow.source) + " to NPU " + std::to_string(flow.destination) + ": " +
