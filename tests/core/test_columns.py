@@ -10,8 +10,8 @@ from typing import Any
 import astra_sim
 import pytest
 from astra_sim import InputError
-from astra_sim.engine import EngineType, PhaseStepRecord, PhaseStepRecords
 from astra_sim.engine.columns import union
+from astra_sim.engine.interface import EngineType, PhaseStepRecord, PhaseStepRecords
 from astra_sim.graph import Communicate, Compute, ExecutionGraph, NpuProgram, Pass, check_graph
 from astra_sim.platform import LogicalDimension
 from astra_sim.rows import Dependencies, Rows, column, kinds_of, packed

@@ -7,7 +7,7 @@ from typing import Any
 
 import astra_sim
 import pytest
-from astra_sim.engine import COMPUTE, RECEIVE, SEND, LinkKind, Task
+from astra_sim.engine.interface import COMPUTE, RECEIVE, SEND, LinkKind, Task
 from astra_sim.errors import AstraError, InputError
 from astra_sim.graph import Communicate, ExecutionGraph, NpuProgram, Operation, Pass, Receive, Send, Unit
 from astra_sim.graph import Compute as Computing

@@ -15,7 +15,7 @@ import attrs
 import pytest
 from astra_sim import errors
 from astra_sim.compute import MissingWork
-from astra_sim.engine import UnlikeCollectivesError
+from astra_sim.engine.interface import UnlikeCollectivesError
 from astra_sim.errors import AstraError, CapacityError, DeadlockError, PluginError
 from astra_sim.graph import Compute, ExecutionGraph, NpuProgram, Receive
 from astra_sim.platform import LogicalDimension

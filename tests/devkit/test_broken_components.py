@@ -19,7 +19,7 @@ from astra_sim.command.cli import astra
 from astra_sim.compute import Compute as ComputeModel
 from astra_sim.compute import MissingWork, Work
 from astra_sim.context import Context
-from astra_sim.engine import Job
+from astra_sim.engine.orders import Job
 from astra_sim.graph import Communicate, Compute, ExecutionGraph, NpuProgram, Pass, Receive, Send
 from astra_sim.layers import LayeredProgram
 from astra_sim.memory import Memory

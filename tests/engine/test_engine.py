@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from astra_sim.engine import ACCESS, COLLECTIVE, JOIN, RECEIVE, SEND, TIMER, Engine, Job, PhaseStep, Task
+from astra_sim.engine.interface import ACCESS, COLLECTIVE, JOIN, RECEIVE, SEND, TIMER, Engine, PhaseStep, Task
+from astra_sim.engine.orders import Job
 from astra_sim.network import RouteDelayNetwork
 from astra_sim.platform import Dimension, Platform
 from astra_sim.schedule import Collective, RankProgram, Request, Schedule, exchange, lower, rank, receive, send, shift

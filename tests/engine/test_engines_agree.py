@@ -11,7 +11,7 @@ from typing import Any
 
 import astra_sim
 import pytest
-from astra_sim.engine import SEND
+from astra_sim.engine.interface import SEND
 from astra_sim.setup.engines import find_engine
 from astra_sim.setup.plugins import shared_plugins
 from astra_sim_devkit.testing.engine_graphs import RandomGraph, differing

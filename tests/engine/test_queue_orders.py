@@ -11,7 +11,8 @@ from typing import Any
 import astra_sim
 import pytest
 from astra_sim import PluginError, SchedulerProvider, hookimpl
-from astra_sim.engine import COLLECTIVE, Job, Order, PhaseStep, PhaseStepRecord, Rule, RuleOrder, Task
+from astra_sim.engine.interface import COLLECTIVE, PhaseStep, PhaseStepRecord, Task
+from astra_sim.engine.orders import Job, Order, Rule, RuleOrder
 from astra_sim.engine.reference.queues import Queue, make_queue
 from astra_sim.schedule import Collective
 from astra_sim.setup.engines import find_engine

@@ -6,7 +6,8 @@ from typing import Any
 
 import attrs
 import pytest
-from astra_sim.engine import COLLECTIVE, BusOptions, Job, PhaseStep, Task
+from astra_sim.engine.interface import COLLECTIVE, BusOptions, PhaseStep, Task
+from astra_sim.engine.orders import Job
 from astra_sim.network import RouteDelayNetwork
 from astra_sim.platform import Dimension, Platform
 from astra_sim.schedule import Collective, Request, Schedule, Step, lower, shift

@@ -11,7 +11,7 @@ import pytest
 from astra_sim import (
     AstraError,
 )
-from astra_sim.engine import Job
+from astra_sim.engine.orders import Job
 from astra_sim.errors import DeadlockError
 from astra_sim.graph import Pass
 from astra_sim.network import EventNetwork, Message, RouteDelayNetwork

@@ -24,7 +24,7 @@ from typing import Any
 import astra_sim
 import attrs
 from astra_sim import AstraError, CollectiveProvider, PluginError, Provider, SchedulerProvider, hookimpl, write_reports
-from astra_sim.engine import RuleOrder
+from astra_sim.engine.orders import RuleOrder
 from astra_sim.files import Table
 from astra_sim.graph import ExecutionGraph
 from astra_sim.platform import Preset

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from astra_sim.engine import COLLECTIVE, Job, PhaseStep, Task
+from astra_sim.engine.interface import COLLECTIVE, PhaseStep, Task
+from astra_sim.engine.orders import Job
 from astra_sim.network import EventNetwork
 from astra_sim.platform import LogicalDimension, Platform
 from astra_sim.schedule import Collective, Request, Schedule, lower

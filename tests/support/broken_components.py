@@ -19,7 +19,8 @@ import attrs
 import click
 from astra_sim import CollectiveProvider, FileFormat, Provider, SchedulerProvider
 from astra_sim.compute import Compute, MissingWork, Work
-from astra_sim.engine import Job, columns
+from astra_sim.engine import columns
+from astra_sim.engine.orders import Job
 from astra_sim.engine.reference import ReferenceEngine
 from astra_sim.fabric import Wire
 from astra_sim.fabric.links import UniformLinks

@@ -28,7 +28,7 @@ import astra_sim
 import attrs
 from astra_sim import AstraError
 from astra_sim.api import run_components
-from astra_sim.engine import CONTROL_BYTES
+from astra_sim.engine.interface import CONTROL_BYTES
 from astra_sim.graph import Communicate, Send
 from astra_sim.network import EventNetwork, Message, RouteDelayNetwork
 from astra_sim.platform import Group

@@ -8,7 +8,8 @@ from typing import Any
 import astra_sim
 import pytest
 from astra_sim import DeadlockError
-from astra_sim.engine import COLLECTIVE, Job, PhaseStep, Task
+from astra_sim.engine.interface import COLLECTIVE, PhaseStep, Task
+from astra_sim.engine.orders import Job
 from astra_sim.graph import Communicate, Compute, ExecutionGraph, NpuProgram, Operation, Pass
 from astra_sim.platform import LogicalDimension
 from astra_sim.schedule import Collective

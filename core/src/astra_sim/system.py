@@ -104,7 +104,8 @@ import attrs
 
 from astra_sim._boundary import COUNT, FLAG, FUNCTION, TEXT, TIME, Contract, Expected, each, of_type, shown, whole
 from astra_sim._deprecation import FormerName, former_names
-from astra_sim.engine import BusOptions, Job, Order, Rule, RuleOrder
+from astra_sim.engine.interface import BusOptions
+from astra_sim.engine.orders import Job, Order, Rule, RuleOrder
 from astra_sim.errors import PluginError
 from astra_sim.graph import Communicate
 from astra_sim.platform import Group, LogicalDimension

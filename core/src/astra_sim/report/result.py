@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from astra_sim._boundary import call
-from astra_sim.engine import PhaseStepRecord, PhaseStepRecords
 from astra_sim.engine.columns import Spans
+from astra_sim.engine.interface import PhaseStepRecord, PhaseStepRecords
 from astra_sim.errors import InputError
 from astra_sim.graph import Communicate, Compute, ExecutionGraph, Figure, Operation, Pass, Wait, accounting_dimensions
 from astra_sim.report.amounts import to_ns
@@ -41,7 +41,7 @@ from astra_sim.units import PS_PER_NS
 
 if TYPE_CHECKING:
     from astra_sim.report.attribution import Attribution
-    from astra_sim.report.spool import SpooledDetails, SpooledProvenance
+    from astra_sim.report.spool import SpooledPart
     from astra_sim.report.unit_times import OperationTimes, UnitTimes
 
 
@@ -141,9 +141,9 @@ class Result:
     dimensions: list[DimensionFigures]
     figures: dict[str, Any]
     shown: dict[str, Figure]
-    _provenance: Provenance | SpooledProvenance | None = attrs.field(repr=False, eq=False)
+    _provenance: Provenance | SpooledPart | None = attrs.field(repr=False, eq=False)
     _busy: Sequence[Spans] = attrs.field(repr=False, eq=list)
-    _details: Details | RunDetails | SpooledDetails = attrs.field(repr=False, eq=False)
+    _details: Details | RunDetails | SpooledPart = attrs.field(repr=False, eq=False)
     explanation: Any = attrs.field(default=None, repr=False)
     algorithms: list[ChosenAlgorithm] = attrs.field(factory=list)
     compute: dict[str, Any] = attrs.field(factory=dict)

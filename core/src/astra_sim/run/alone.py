@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from astra_sim.engine import EngineType
+from astra_sim.engine.interface import EngineType
 from astra_sim.graph import Communicate, ExecutionGraph
 from astra_sim.memory import Memory
 from astra_sim.network import Network

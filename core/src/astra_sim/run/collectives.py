@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from itertools import chain
 
-from astra_sim.engine import Engine, Job, PathEdge, PhaseStep
+from astra_sim.engine.interface import Engine, PathEdge, PhaseStep
+from astra_sim.engine.orders import Job
 from astra_sim.errors import DeadlockError, InputError, ScheduleError, located
 from astra_sim.graph import Communicate, NpuProgram, counts_by_platform
 from astra_sim.limits import MAX_MESSAGES

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from astra_sim.engine import EngineType, PhaseStepRecord, PhaseStepRecords
+from astra_sim.engine.interface import EngineType, PhaseStepRecord, PhaseStepRecords
 from astra_sim.graph import Communicate, Composite, Compute, ExecutionGraph, Operation, Wait, graph_kinds, operation_rows
 from astra_sim.platform import LogicalDimension
 from astra_sim.rows import Column, Dependencies, Rows, column, packed, view

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import attrs
 
 from astra_sim._boundary import call
-from astra_sim.engine import LinkKind, PathEdge
+from astra_sim.engine.interface import LinkKind, PathEdge
 from astra_sim.graph import Communicate, Composite, Compute, MemoryAccess, NpuProgram, Operation, Unit
 from astra_sim.network import DelayParts, EventNetwork, Message, Network, RouteDelayNetwork, advance, inject
 from astra_sim.platform import Group, LogicalDimension, Route

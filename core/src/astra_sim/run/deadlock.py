@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from astra_sim.engine import Engine
+from astra_sim.engine.interface import Engine
 from astra_sim.errors import DeadlockError, PluginError, RunError
 from astra_sim.graph import NpuProgram, Operation, Receive, Send, operation_rows, peer_of, waits_of
 from astra_sim.run.describe import OperationNames, describe_rank

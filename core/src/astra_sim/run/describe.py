@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from astra_sim.engine import RankState
+from astra_sim.engine.interface import RankState
 from astra_sim.graph import Communicate, Composite, ExecutionGraph, MemoryAccess, NpuProgram, Receive, Send, Wait
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import attrs
 
-from astra_sim.engine import PhaseStep
+from astra_sim.engine.interface import PhaseStep
 from astra_sim.memo import ObjectCaches
 from astra_sim.platform import LogicalDimension
 from astra_sim.run.inputs import RunInputs

@@ -9,7 +9,7 @@ import attrs
 
 from astra_sim._boundary import Lazily, call, checked, picoseconds, shown
 from astra_sim.compute import NpuPs
-from astra_sim.engine import EngineType
+from astra_sim.engine.interface import EngineType
 from astra_sim.errors import PluginError, ScheduleError, located, warn
 from astra_sim.graph import Communicate, ExecutionGraph, MemoryAccess, Operation, cached_for, graph_kinds, operation_rows
 from astra_sim.memory import Memory

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 from functools import partial
 
 from astra_sim._boundary import call
-from astra_sim.engine import ACCESS, COLLECTIVE, COMPUTE, JOIN, RECEIVE, SEND, TIMER, Task
+from astra_sim.engine.interface import ACCESS, COLLECTIVE, COMPUTE, JOIN, RECEIVE, SEND, TIMER, Task
 from astra_sim.graph import Communicate, Composite, Compute, MemoryAccess, Operation, Receive, Send, Unit, Wait, cached_for
 from astra_sim.rows import Column, Rows, column
 from astra_sim.run.communicators import Communicator, Communicators

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
-from astra_sim.engine import Engine
+from astra_sim.engine.interface import Engine
 from astra_sim.graph import NpuProgram, Operation
 from astra_sim.run.inputs import RunInputs
 from astra_sim.run.lowering import unit_of

@@ -16,19 +16,19 @@ from itertools import repeat
 
 import attrs
 
-from astra_sim.engine import (
+from astra_sim.engine.interface import (
     CAUSAL_KEY_LENGTH,
     COLLECTIVE,
     CONTROL_BYTES,
     CausalKey,
     Engine,
     EngineType,
-    Job,
     LinkKind,
     PathEdge,
     PhaseStep,
     Task,
 )
+from astra_sim.engine.orders import Job
 from astra_sim.errors import DeadlockError
 from astra_sim.network import RouteDelayNetwork
 from astra_sim.platform import LogicalDimension

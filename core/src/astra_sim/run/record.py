@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import attrs
 
 from astra_sim._boundary import FIGURES, call, function_name, shown
-from astra_sim.engine import CONTROL_BYTES, Engine, EngineType, LinkKind, PathEdge, PhaseStepRecords
+from astra_sim.engine.interface import CONTROL_BYTES, Engine, EngineType, LinkKind, PathEdge, PhaseStepRecords
 from astra_sim.errors import PluginError
 from astra_sim.graph import Figure, NpuProgram, Operation, ProgramTimes, Receive, Send, counts_by_platform, peer_of
 from astra_sim.rows import Rows, column

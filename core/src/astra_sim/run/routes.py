@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from astra_sim._boundary import call, shown
-from astra_sim.engine import CONTROL_BYTES
+from astra_sim.engine.interface import CONTROL_BYTES
 from astra_sim.errors import PluginError
 from astra_sim.network import Network, RouteColumns
 from astra_sim.platform import Group, LogicalDimension, Route

@@ -11,7 +11,7 @@ import attrs
 
 from astra_sim._boundary import call, of_user, picoseconds
 from astra_sim.compute import NpuPs
-from astra_sim.engine import Engine, EngineType, UnlikeCollectivesError
+from astra_sim.engine.interface import Engine, EngineType, UnlikeCollectivesError
 from astra_sim.errors import InputError, PluginError, RunError, warn
 from astra_sim.graph import ExecutionGraph, NpuProgram
 from astra_sim.limits import MAX_SIMULATED_NPUS

@@ -12,7 +12,7 @@ import attrs
 from astra_sim._boundary import COUNT, call, checked, contain_exits, shown
 from astra_sim.compute import Compute, NpuPs, Variation
 from astra_sim.context import Context
-from astra_sim.engine import EngineType
+from astra_sim.engine.interface import EngineType
 from astra_sim.errors import AstraError, InputError, PluginError, RunError, located, reworded, warn
 from astra_sim.fabric import RouteRules
 from astra_sim.files import Table

@@ -6,7 +6,7 @@ import functools
 from typing import Any, cast
 
 from astra_sim._version import VERSION
-from astra_sim.engine import EngineType
+from astra_sim.engine.interface import EngineType
 from astra_sim.errors import InputError, PluginError, warn
 from astra_sim.providers import Provider
 from astra_sim.setup.plugins import Plugins, shared_plugins

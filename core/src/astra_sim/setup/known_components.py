@@ -1,15 +1,21 @@
-"""The distribution of astra that brings each component: what to install if one is missing (`shipped.py` has the list).
+"""The distribution of astra that brings each component: what to install if one is missing.
 
-File formats are not here: they are found by content, not by name.
+`shipped.txt` lists them, a line each with package, kind and name; `python3 dev.py components` writes it. File formats are not there: they
+are found by content, not by name.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
-from astra_sim.setup.shipped import SHIPPED
 
-_KNOWN = {(kind, name): package for package, kind, name in (line.split(" ", 2) for line in SHIPPED.splitlines())}
+def _shipped() -> dict[tuple[str, str], str]:
+    with open(os.path.join(os.path.dirname(__file__), "shipped.txt"), encoding="utf-8") as file:
+        return {(kind, name): package for package, kind, name in (line.rstrip("\n").split(" ", 2) for line in file)}
+
+
+_KNOWN = _shipped()
 """The package of each component, by kind and name."""
 
 BUILT_IN = frozenset(_KNOWN.values())

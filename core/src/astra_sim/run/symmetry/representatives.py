@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from astra_sim.engine import CONTROL_BYTES
+from astra_sim.engine.interface import CONTROL_BYTES
 from astra_sim.graph import Communicate, ExecutionGraph, NpuProgram, Operation, Receive, Send, peer_of
 from astra_sim.network import RouteDelayNetwork
 from astra_sim.platform import LogicalDimension, LogicalProduct
