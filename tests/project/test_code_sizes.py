@@ -12,7 +12,6 @@ from support.code_sizes import ClassSize, FunctionSize, all_sizes, cpp_sizes, py
 MOST_METHODS, MOST_FIELDS, MOST_COMPLEXITY, MOST_LINES = 25, 20, 15, 10
 
 LARGE_CLASSES = {
-    "core/src/astra_sim/_result_document.py:_Document": (0, 26),
     "core/src/astra_sim/engine/interface.py:Engine": (28, 0),
     "core/src/astra_sim/engine/reference/machine.py:ReferenceEngine": (33, 10),
     "core/src/astra_sim/report/result.py:Result": (30, 23),

@@ -114,8 +114,8 @@ class _Versions:
 
 
 @attrs.frozen
-class _Document:
-    """A run of a result.json."""
+class _Run:
+    """The figures of a run as a whole."""
 
     run_name: str = figure(help="its name")
     finish_ns: float = figure(minimum=0, help="when all NPUs had finished")
@@ -128,28 +128,41 @@ class _Document:
     messages: int = figure(0, minimum=0, help="of all NPUs")
     events: int = figure(0, minimum=0, help="events")
     wall_s: float = figure(0.0, minimum=0, help="wall time of the run")
+
+
+@attrs.frozen
+class _Tables:
+    """The figures of its parts."""
+
     network: _Network = figure(factory=_Network, help="figures of the network")
     layers: tuple[_Layer, ...] = figure((), help="figures of layers")
     dimensions: tuple[_Dimension, ...] = figure((), help="figures of dimensions")
     audit: tuple[_Finding, ...] = figure((), help="findings")
     explanation: _Explanation | None = figure(None, help="causes of the time")
     breakdown: dict[str, Any] = figure(factory=dict, help="where the time of an iteration goes (s)")
-    inputs: tuple[_Input, ...] = figure((), help="files")
-    versions: _Versions = figure(factory=_Versions, help="versions of the software")
-    experiment: dict[str, Any] = figure(factory=dict, help="the experiment")
-    invocation: dict[str, Any] = figure(factory=dict, help="how")
-    units: dict[str, Any] = figure(factory=dict, help="units of figures")
     operations: tuple[dict[str, Any], ...] = figure((), help="operations of all NPUs")
     npu_times: tuple[dict[str, Any], ...] = figure((), help="times of all NPUs")
     groups: tuple[dict[str, Any], ...] = figure((), help="groups of NPUs")
     links: tuple[dict[str, Any], ...] = figure((), help="links of the network")
 
 
+@attrs.frozen
+class _Origin:
+    """Its inputs and how it was simulated, without figures."""
+
+    inputs: tuple[_Input, ...] = figure((), help="files")
+    versions: _Versions = figure(factory=_Versions, help="versions of the software")
+    experiment: dict[str, Any] = figure(factory=dict, help="the experiment")
+    invocation: dict[str, Any] = figure(factory=dict, help="how")
+    units: dict[str, Any] = figure(factory=dict, help="units of figures")
+
+
 def check_document(run: Mapping[str, Any], where: str) -> None:
     """Raise InputError, naming the key, if a run of a result.json does not match the schema of commands."""
-    structure(_Document, run, where, others=True)
+    for part in (_Run, _Tables, _Origin):
+        structure(part, run, where, others=True)
     for key, value in run.items():
-        _check_numbers(value, f"{where}: {key:.80}", math.inf if key in _APART else MAX_FIGURE)
+        _check_numbers(value, f"{where}: {key:.80}", math.inf if key in _ORIGIN else MAX_FIGURE)
     units = run.get("units", {})
     for key, value in run.items():
         if key in units and not isinstance(value, int | float | None):
@@ -159,8 +172,7 @@ def check_document(run: Mapping[str, Any], where: str) -> None:
             raise InputError(f"{where}: breakdown: {key} is {value!r:.80}; expected a number")
 
 
-_APART = ("experiment", "versions", "inputs", "invocation", "units")
-"""Tables that hold no figures."""
+_ORIGIN = {field.name for field in attrs.fields(_Origin)}
 
 
 def _check_numbers(value: Any, where: str, largest: float) -> None:

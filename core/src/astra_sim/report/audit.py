@@ -265,26 +265,9 @@ def _of_phases(components: Components, run: RunRecord, loads: _Loads) -> Iterato
         remedy = network.price_remedy if priced else network.remedy
         for number, load in loads.of(plan).items():
             longest_ps = time_ps + (0 if priced else load.slowest_ps) + load.messages * ROUNDED_PS
-            yield from _finding(
-                components=components,
-                number=number,
-                size=load.bytes,
-                time_ps=time_ps,
-                longest_ps=longest_ps,
-                scope="phase",
-                collective=str(plan.collective),
-                remedy=remedy,
-            )
-            yield from _fabric_finding(
-                components=components,
-                number=number,
-                size=load.link_bytes,
-                time_ps=time_ps,
-                longest_ps=longest_ps,
-                scope="phase",
-                collective=str(plan.collective),
-                remedy=remedy,
-            )
+            timed = _Timed("phase", str(plan.collective), time_ps, longest_ps, remedy)
+            yield from _finding(components, number, load.bytes, timed)
+            yield from _fabric_finding(components, number, load.link_bytes, timed)
 
 
 def _times(run: RunRecord) -> Iterator[tuple[PlannedPhase, int]]:
@@ -333,17 +316,8 @@ def _of_dimensions(
         rounded_ps = (sum(load.messages for load in sent) + len(run.sends.operation)) * ROUNDED_PS
         longest_ps = min(time_ps + under_way_ps, run_ps) + rounded_ps
         scope = "dimension" if time_ps < run_ps else "run"
-        remedy = components.network.remedy
-        yield from _finding(
-            components=components,
-            number=number,
-            size=run.payload[number],
-            time_ps=min(time_ps, run_ps),
-            longest_ps=longest_ps,
-            scope=scope,
-            collective=None,
-            remedy=remedy,
-        )
+        timed = _Timed(scope, None, min(time_ps, run_ps), longest_ps, components.network.remedy)
+        yield from _finding(components, number, run.payload[number], timed)
 
 
 def _spans_of(components: Components, run: RunRecord, busy: Sequence[Spans], counted: Sequence[int], number: int) -> Sequence[Spans]:
@@ -367,30 +341,12 @@ def _loads_of_records(run: RunRecord, loads: _Loads) -> Iterator[dict[int, _Load
 
 def _of_run(components: Components, run: RunRecord, loads: _Loads) -> Iterator[Finding]:
     """Dimensions in which NPU 0 sends more than fits into the run, or all NPUs more than fits onto all links."""
-    time_ps, remedy = run.finish_ps - run.start_ps, components.network.remedy
-    longest_ps = time_ps + run.messages * ROUNDED_PS
+    time_ps = run.finish_ps - run.start_ps
+    timed = _Timed("run", None, time_ps, time_ps + run.messages * ROUNDED_PS, components.network.remedy)
     for number, size in enumerate(run.payload):
-        yield from _finding(
-            components=components,
-            number=number,
-            size=size,
-            time_ps=time_ps,
-            longest_ps=longest_ps,
-            scope="run",
-            collective=None,
-            remedy=remedy,
-        )
+        yield from _finding(components, number, size, timed)
     for number, on_links in enumerate(_link_bytes(run, loads)):
-        yield from _fabric_finding(
-            components=components,
-            number=number,
-            size=on_links,
-            time_ps=time_ps,
-            longest_ps=longest_ps,
-            scope="run",
-            collective=None,
-            remedy=remedy,
-        )
+        yield from _fabric_finding(components, number, on_links, timed)
 
 
 def link_bytes(components: Components, run: RunRecord) -> list[float]:
@@ -419,57 +375,43 @@ def _of_links(figures: Mapping[str, Any], remedy: str) -> Iterator[Finding]:
             yield Finding("link", None, name, None, 0, 0.0, 0.0, 0.0, float(share), remedy)
 
 
-def _finding(
-    components: Components, number: int, size: int, time_ps: int, longest_ps: int, scope: str, collective: str | None, remedy: str
-) -> Iterator[Finding]:
-    """A finding if bytes in a dimension that have taken `time_ps` need more than `longest_ps`, which leaves room for roundings."""
+class _Timed(NamedTuple):
+    """Something of which a time is held against the bounds: `longest_ps` leaves room for roundings. The others are those of a `Finding`."""
+
+    scope: str
+    collective: str | None
+    time_ps: int
+    longest_ps: int
+    remedy: str
+
+
+def _finding(components: Components, number: int, size: int, timed: _Timed) -> Iterator[Finding]:
+    """A finding if bytes that something has put on the links of NPU 0 in a dimension need more time."""
     dimension = components.platform.dimensions[number]
     bandwidth = _bandwidth(dimension)
-    if _exceeds(size, bandwidth, longest_ps):
+    if _exceeds(size, bandwidth, timed.longest_ps):
         bandwidth = max(bandwidth, link_bandwidth(dimension).of_npu)
-        if _exceeds(size, bandwidth, longest_ps):
-            yield _finding_of(
-                number=number,
-                dimension=dimension,
-                size=size,
-                bandwidth=bandwidth,
-                time_ps=time_ps,
-                scope=scope,
-                collective=collective,
-                remedy=remedy,
-            )
+        if _exceeds(size, bandwidth, timed.longest_ps):
+            yield _finding_of(number, dimension, size, bandwidth, timed)
 
 
-def _fabric_finding(
-    components: Components, number: int, size: float, time_ps: int, longest_ps: int, scope: str, collective: str | None, remedy: str
-) -> Iterator[Finding]:
+def _fabric_finding(components: Components, number: int, size: float, timed: _Timed) -> Iterator[Finding]:
     """The same, if bytes on all links that they cross, in the mean of all NPUs, need more time at the bandwidth of all links."""
     if size <= 0:
         return
     dimension = components.platform.dimensions[number]
     bandwidth = link_bandwidth(dimension).of_fabric
-    if bandwidth and _exceeds(size, bandwidth, longest_ps):
-        finding = _finding_of(
-            number=number,
-            dimension=dimension,
-            size=round(size),
-            bandwidth=bandwidth,
-            time_ps=time_ps,
-            scope=scope,
-            collective=collective,
-            remedy=remedy,
-        )
-        yield attrs.evolve(finding, of_fabric=True)
+    if bandwidth and _exceeds(size, bandwidth, timed.longest_ps):
+        yield attrs.evolve(_finding_of(number, dimension, round(size), bandwidth, timed), of_fabric=True)
 
 
-def _finding_of(
-    number: int, dimension: Dimension, size: int, bandwidth: float, time_ps: int, scope: str, collective: str | None, remedy: str
-) -> Finding:
+def _finding_of(number: int, dimension: Dimension, size: int, bandwidth: float, timed: _Timed) -> Finding:
+    remedy = timed.remedy
     if stripes_over_directions(dimension):
         remedy = "; ".join(filter(None, (remedy, BOTH_WAYS_REMEDY)))
-    wire_ns, time_ns = size / bandwidth, time_ps / PS_PER_NS
-    topology = f"{dimension.topology.name} of {dimension.size}"
-    return Finding(scope, number, topology, collective, size, bandwidth, wire_ns, time_ns, wire_ns / max(time_ns, 1.0), remedy)
+    wire_ns, time_ns = size / bandwidth, timed.time_ps / PS_PER_NS
+    topology, ratio = f"{dimension.topology.name} of {dimension.size}", wire_ns / max(time_ns, 1.0)
+    return Finding(timed.scope, number, topology, timed.collective, size, bandwidth, wire_ns, time_ns, ratio, remedy)
 
 
 def _bandwidth(dimension: Dimension) -> float:
