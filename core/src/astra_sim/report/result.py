@@ -469,18 +469,18 @@ def _layers(graph: ExecutionGraph, run: RunRecord) -> list[LayerFigures]:
     if not graph.layers:
         return []
     sums = [{p: [0, 0, 0] for p in Pass} for _ in graph.layers]
-    times = run.rows.times
+    times, begin_ps, end_ps = run.rows.times, run.begin_ps, run.end_ps
     active = set(run.phases.records.task)  # collectives for which there was something to do
     for index, operation in enumerate(_operations(graph, run)):
         if not 0 <= operation.layer < len(sums) or not isinstance(operation, (Compute, Communicate, Wait)):
             continue
         entry = sums[operation.layer][operation.training_pass]
-        spent = run.end_ps[index] - run.begin_ps[index]
+        spent = end_ps[index] - begin_ps[index]
         if isinstance(operation, Compute):
             entry[0] += operation.duration_ps if times is None or times[index] < 0 else times[index]
         elif isinstance(operation, Wait):
-            arrived = max((run.end_ps[other] for other in operation.after), default=run.start_ps)
-            ended = [run.end_ps[other] for other in operation.pending]
+            arrived = max((end_ps[other] for other in operation.after), default=run.start_ps)
+            ended = [end_ps[other] for other in operation.pending]
             entry[2] += max(0, (min if operation.until_first else max)(ended) - arrived)
         elif index in active:
             entry[1] += spent

@@ -127,10 +127,6 @@ class RunRecord:
     start_ps: int
     finish_ps: int
     rows: Rows[Operation]
-    begin_ps: Sequence[int]
-    end_ps: Sequence[int]
-    phases: PhaseRecords
-    sends: Sends
     npu_end_ps: list[int]
     payload: list[int]
     messages: int
@@ -145,6 +141,26 @@ class RunRecord:
     durations: NpuDurations | None = None
     every_npu_reason: str = ""
     engine: EngineType = attrs.field(kw_only=True)
+
+    @property
+    def begin_ps(self) -> Sequence[int]:
+        """When the operations of NPU 0 were ready, or issued."""
+        return self.observed[0].begin_ps
+
+    @property
+    def end_ps(self) -> Sequence[int]:
+        """When they ended."""
+        return self.observed[0].end_ps
+
+    @property
+    def phases(self) -> PhaseRecords:
+        """The phases of the chunks of NPU 0."""
+        return self.observed[0].phases
+
+    @property
+    def sends(self) -> Sends:
+        """The messages that operations of NPU 0 send."""
+        return self.observed[0].sends
 
 
 def observe(engine: Engine, programs: Sequence[NpuProgram]) -> list[NpuProgram]:
@@ -235,24 +251,20 @@ def make_record(
     expanded = inputs.expanded(operations)
     alone = any(count for _, count in shown)
     own = NpuProgram(operations, (0,)), choice.stands_for(0) if alone else 0
-    first, *rest = _npu_records(
+    records = _npu_records(
         inputs=inputs, programs=[own, *shown], collectives=collectives, engine=engine, start_ps=start_ps, durations=durations
     )
     return RunRecord(
         start_ps=start_ps,
         finish_ps=start_ps + engine.now,
         rows=expanded.rows if durations is None else durations.rows(0),
-        begin_ps=first.begin_ps,
-        end_ps=first.end_ps,
-        phases=first.phases,
-        sends=first.sends,
         npu_end_ps=_ends(choice, engine, start_ps),
         payload=list(map(add, payload, more_payload)),
         messages=choice.messages(planned_messages, engine.messages) + more_messages,
         simulated_npus=choice.simulated(npus),
         events=engine.events,
         figures=_figures(inputs, engine, observed, start_ps),
-        observed=[first, *rest],
+        observed=records,
         planned=[*collectives.planned, *inputs.composites.planned()],
         npu_times=times_of_npus(
             inputs=inputs, engine=engine, choice=choice, programs=every_npu, later=partial(_later, by=start_ps), durations=durations
