@@ -14,7 +14,6 @@ MOST_METHODS, MOST_FIELDS, MOST_COMPLEXITY, MOST_LINES = 25, 20, 15, 10
 LARGE_CLASSES = {
     "core/src/astra_sim/engine/interface.py:Engine": (28, 0),
     "core/src/astra_sim/engine/reference/machine.py:ReferenceEngine": (33, 10),
-    "core/src/astra_sim/report/result.py:Result": (30, 23),
     "core/src/astra_sim/setup/plugins.py:Plugins": (28, 7),
     "plugins/chakra/native/reader.hpp:Columns": (0, 23),
     "plugins/chakra/src/astra_sim_chakra/trace.py:Trace": (14, 27),

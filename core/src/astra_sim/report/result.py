@@ -36,7 +36,7 @@ from astra_sim.schedule import Collective
 from astra_sim.setup.components import Components
 from astra_sim.setup.inputs import relative_to
 from astra_sim.setup.mismatches import Mismatch
-from astra_sim.setup.provenance import Provenance
+from astra_sim.setup.provenance import Origin, Provenance
 from astra_sim.units import PS_PER_NS
 
 if TYPE_CHECKING:
@@ -112,15 +112,15 @@ class ChosenAlgorithm:
 
 
 @attrs.define
-class Result:
-    """The answer of a run. Times in nanoseconds, as NPU 0 sees them.
+class RunFigures:
+    """The figures of a run, of its layers and of its dimensions. Times in nanoseconds, as NPU 0 sees them.
 
     `exposed_comm_ns` is all the time in which NPU 0 does not compute, as ASTRA-sim counts it: also that in which it accesses memory or is
-    idle. `attribution` divides it further.
+    idle. `Result.attribution` divides it further.
 
     `messages` counts those of all NPUs of the platform, whether each was simulated or represented by another. `earliest_finish_ns` is when
-    the first NPU had finished, `finish_ns` when all had. `figures` are those that the workload adds, by name; each is an attribute, too.
-    `shown` has those that tables show, with their titles and units. `explanation` names the causes of the run's time, if
+    the first NPU had finished, `finish_ns` when all had. `figures` are those that the workload adds, by name; each is an attribute of the
+    `Result`, too. `shown` has those that tables show, with their titles and units. `explanation` names the causes of the run's time, if
     it was requested (`astra_sim.records.Explanation`), else it is None; `algorithms` are those of collectives. `compute` has the
     compute model's facts about itself (a device, a stack), and in `workload_options` the options that the workload took from it;
     `mismatches` are parts of the experiment that were not made for each other.
@@ -141,14 +141,29 @@ class Result:
     dimensions: list[DimensionFigures]
     figures: dict[str, Any]
     shown: dict[str, Figure]
-    _provenance: Provenance | SpooledPart | None = attrs.field(repr=False, eq=False)
-    _busy: Sequence[Spans] = attrs.field(repr=False, eq=list)
-    _details: Details | RunDetails | SpooledPart = attrs.field(repr=False, eq=False)
     explanation: Any = attrs.field(default=None, repr=False)
     algorithms: list[ChosenAlgorithm] = attrs.field(factory=list)
     compute: dict[str, Any] = attrs.field(factory=dict)
     mismatches: list[Mismatch] = attrs.field(factory=list)
     every_npu_reason: str = ""
+
+    def row(self) -> dict[str, Any]:
+        """The single figures: the row of the table `run`. It costs much less than all tables."""
+        apart = ("figures", "shown", "explanation", "layers", "dimensions", "audit", "mismatches")
+        figures = {name: getattr(self, name) for name in _names(RunFigures) if name not in apart}
+        return run_row(figures | self.figures)
+
+
+@attrs.define
+class Result(RunFigures):
+    """The answer of a run: its figures, and all that is worked out of it on request.
+
+    The provenance is the experiment with the versions of the software, and the details are timelines, the critical path and tables.
+    """
+
+    _provenance: Provenance | SpooledPart | None = attrs.field(repr=False, eq=False, kw_only=True)
+    _busy: Sequence[Spans] = attrs.field(repr=False, eq=list, kw_only=True)
+    _details: Details | RunDetails | SpooledPart = attrs.field(repr=False, eq=False, kw_only=True)
 
     def to_dict(self, every: bool = False) -> dict[str, Any]:
         """Everything but the timeline, ready for JSON. The workload's own figures are beside the others.
@@ -168,38 +183,20 @@ class Result:
 
         Its experiment may be shared with other results, and must not be changed.
         """
-        table = self._figures(every)
-        apart = {"units": units_of(table), "experiment": self._experiment, "versions": self._versions, **self._read_and_run()}
+        table, origin = _figures(self, every), _origin(self)
+        apart = {"units": units_of(table), **origin._asdict(), "experiment": _experiment(self, origin)}
         return table | (apart if folder is None else relative_to(folder, apart))
-
-    def _read_and_run(self) -> dict[str, Any]:
-        """The inputs and the invocation."""
-        if self._provenance is None:
-            return {"inputs": [], "invocation": {}}
-        origin = self._provenance.origin
-        return {"inputs": origin.inputs, "invocation": origin.invocation}
 
     @property
     def inputs(self) -> list[dict[str, Any]]:
         """The files that options of the experiment name: `option`, `path`, number of `files`, `bytes`, and `sha256` of their content."""
-        deepcopy: list[dict[str, Any]] = copy.deepcopy(self._read_and_run()["inputs"])
+        deepcopy: list[dict[str, Any]] = copy.deepcopy(_origin(self).inputs)
         return deepcopy
 
     @property
     def invocation(self) -> dict[str, Any]:
         """The `command` line, the working `directory`, `host` and `date` (UTC) of the run."""
-        return dict(self._read_and_run()["invocation"])
-
-    def _figures(self, every: bool = False) -> dict[str, Any]:
-        """All figures, in plain Python; tables of all NPUs with `every` row, or a few."""
-        apart = ("figures", "shown", "explanation")
-        table = {name: _plain(getattr(self, name)) for name in _names(Result) if not name.startswith("_") and name not in apart}
-        table["audit"] = [_plain(finding) | {"message": finding.message} for finding in self.audit]
-        table |= self.figures
-        if self.explanation is not None:
-            table["explanation"] = self.explanation.to_dict()
-        table |= self._details.npu_tables(every) or {}
-        return table
+        return dict(_origin(self).invocation)
 
     @property
     def audit(self) -> list[Finding]:
@@ -209,11 +206,7 @@ class Result:
     @property
     def experiment(self) -> dict[str, Any]:
         """The experiment as it was run, with all options, in tables as an experiment file has them; {} of a run that was built by hand."""
-        return copy.deepcopy(self._experiment)
-
-    @property
-    def _experiment(self) -> dict[str, Any]:
-        return {} if self._provenance is None else self._provenance.origin.experiment | {"name": self.run_name}
+        return copy.deepcopy(_experiment(self, _origin(self)))
 
     @property
     def versions(self) -> dict[str, Any]:
@@ -221,11 +214,7 @@ class Result:
 
         `sources` has digests of distributions whose source may change under the same version: editable installations, folders.
         """
-        return copy.deepcopy(self._versions)
-
-    @property
-    def _versions(self) -> dict[str, Any]:
-        return {} if self._provenance is None else self._provenance.origin.versions
+        return copy.deepcopy(_origin(self).versions)
 
     def __getattr__(self, name: str) -> Any:
         """A figure of the workload, or a table of all NPUs."""
@@ -295,19 +284,12 @@ class Result:
         """Files that the network writes about its last run, by name."""
         return self._details.network_reports()
 
-    def row(self) -> dict[str, Any]:
-        """The single figures: the row of the table `run`. It costs much less than all `tables`."""
-        lists = ("layers", "dimensions", "audit", "mismatches")
-        apart = ("figures", "shown", "explanation", *lists)
-        figures = {name: getattr(self, name) for name in _names(Result) if not name.startswith("_") and name not in apart}
-        return run_row(figures | self.figures)
-
     def tables(self) -> dict[str, list[dict[str, Any]]]:
         """The figures as rows of plain Python, for each table: `run`, `layers`, `phases`, `dimensions`, `audit`, `timeline`, and others.
 
         Units are in the names of columns. A list of tables among the figures of the network or the workload is a table, too.
         """
-        return tables_of(self._figures(every=True)) | {"timeline": [attrs.asdict(interval) for interval in self.timeline()]}
+        return tables_of(_figures(self, every=True)) | {"timeline": [attrs.asdict(interval) for interval in self.timeline()]}
 
     def frame(self, table: str, library: str = "pandas") -> Any:
         """One of `tables` as a DataFrame of pandas or polars. Raises InputError if there is no such table, or the library is missing."""
@@ -324,8 +306,7 @@ class Result:
         """The same result with figures of its own, which a report may change; values computed on request are shared."""
         import pickle
 
-        names = [name for name in _names(Result) if not name.startswith("_")]
-        fields = pickle.loads(pickle.dumps({name: getattr(self, name) for name in names}, pickle.HIGHEST_PROTOCOL))
+        fields = pickle.loads(pickle.dumps({name: getattr(self, name) for name in _names(RunFigures)}, pickle.HIGHEST_PROTOCOL))
         return attrs.evolve(self, **fields)
 
     def spooled(self, path: str) -> Result:
@@ -363,6 +344,28 @@ class Result:
     def has_critical_path(self) -> bool:
         """Whether the run has kept its critical path."""
         return self._details.path is not None
+
+
+def _figures(result: Result, every: bool = False) -> dict[str, Any]:
+    """All figures, in plain Python; tables of all NPUs with `every` row, or a few."""
+    apart = ("figures", "shown", "explanation")
+    table = {name: _plain(getattr(result, name)) for name in _names(RunFigures) if name not in apart}
+    table["audit"] = [_plain(finding) | {"message": finding.message} for finding in result.audit]
+    table |= result.figures
+    if result.explanation is not None:
+        table["explanation"] = result.explanation.to_dict()
+    table |= result._details.npu_tables(every) or {}
+    return table
+
+
+def _origin(result: Result) -> Origin:
+    """The provenance of a result; empty of a run that was built by hand."""
+    return Origin({}, {}, [], {}) if result._provenance is None else result._provenance.origin
+
+
+def _experiment(result: Result, origin: Origin) -> dict[str, Any]:
+    """The experiment of a result under the name of the run."""
+    return origin.experiment | {"name": result.run_name} if origin.experiment else {}
 
 
 @functools.cache
