@@ -279,7 +279,7 @@ def test_json_as_protobuf_writes_it_is_read() -> None:
         "nodes": [{"id": "3", "type": "COMM_COLL_NODE", "dataDeps": [], "durationMicros": "5", "attr": attr}, {"id": 4, "data_deps": [3]}]
     }
     trace = from_json(document, "x.json")
-    assert (trace.duration_ns[0], trace.comm_size[0], trace.node(0).involved_dim, trace.node(1).data) == (5000, 70, (True,), (3,))
+    assert (trace.duration_ns[0], trace.comm.size[0], trace.node(0).involved_dim, trace.node(1).data) == (5000, 70, (True,), (3,))
 
 
 @pytest.mark.parametrize(
@@ -326,7 +326,7 @@ def test_a_task_graph_of_flexflow_is_a_trace_for_each_device(astra: Astra) -> No
     assert list(first.duration_ns) == [20_000, 0]
     assert list(first.type) == [NodeType.COMP_NODE, NodeType.COMM_SEND_NODE]
     assert list(second.type) == [NodeType.COMM_RECV_NODE, NodeType.COMP_NODE]
-    assert (first.comm_tag[1], first.comm_dst[1], first.comm_size[1]) == (second.comm_tag[0], 1, second.comm_size[0]) == (2, 1, 40)
+    assert (first.comm.tag[1], first.comm.dst[1], first.comm.size[1]) == (second.comm.tag[0], 1, second.comm.size[0]) == (2, 1, 40)
     assert (first.node(1).data, second.node(0).data, second.node(1).data) == ((0,), (), (2,))
     assert astra("convert", "a.dot", "b.et", "--time-unit", "ms")[0] == 0
     assert load_trace("b.1.et").duration_ns[1] == 500_000

@@ -68,7 +68,7 @@ def test_a_peer_half_way_round_is_not_guessed(astra: Astra, tmp_path: Path) -> N
     done = astra("trace", "scale", prefix, "--npus", "8", "--output", str(tmp_path / "out"))
     assert (done.status, "half way round 4 ranks" in done.error) == (2, True)
     copied = load_ranks(scaled(astra, prefix, 8, "--copies"), 8)
-    assert [copied.trace(rank).comm_dst[0] for rank in range(8)] == [2, 3, 0, 1, 6, 7, 4, 5]
+    assert [copied.trace(rank).comm.dst[0] for rank in range(8)] == [2, 3, 0, 1, 6, 7, 4, 5]
 
 
 def _grouped(rank: int) -> list[Node]:
@@ -96,7 +96,7 @@ def test_groups_of_neighbours_are_copied_and_groups_at_a_distance_grow(astra: As
     assert [node.comm_size for node in nodes] == [None, 4096, 1024, 8192]
     assert simulate(target, 64, groups=f"{target}.groups.json").finish_ns > 0
     trace = load_ranks(scaled(astra, prefix, 64, "--keep-shards"), 64).trace(0)
-    assert trace.comm_size[2] == 8192
+    assert trace.comm.size[2] == 8192
 
 
 def test_stages_that_differ_are_copied_only_on_request(astra: Astra, tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_stages_that_differ_are_copied_only_on_request(astra: Astra, tmp_path: P
     target = scaled(astra, prefix, 8, "--copies", "--grow", "1")
     named = json.loads(Path(f"{target}.groups.json").read_text())
     assert sorted(named.values()) == [[0, 1, 4, 5], [2, 3], [6, 7]]
-    assert [load_ranks(target, 8).trace(rank).comm_dst[1] for rank in (0, 1, 4, 5)] == [2, 3, 6, 7]
+    assert [load_ranks(target, 8).trace(rank).comm.dst[1] for rank in (0, 1, 4, 5)] == [2, 3, 6, 7]
 
 
 @pytest.mark.parametrize(

@@ -70,8 +70,8 @@ def test_ranks_have_their_own_peers_and_groups(tmp_path: Path) -> None:
     first, last = ranks.trace(1), ranks.trace(5)
     sends = [row for row in range(len(first)) if first.type[row] == NodeType.COMM_SEND_NODE]
     receives = [row for row in range(len(last)) if last.type[row] == NodeType.COMM_RECV_NODE]
-    assert {first.comm_dst[row] for row in sends} == {5}
-    assert {last.comm_src[row] for row in receives} == {1}
+    assert {first.comm.dst[row] for row in sends} == {5}
+    assert {last.comm.src[row] for row in receives} == {1}
     known = json.loads((tmp_path / "t.groups.json").read_text())
-    assert {name for trace in (first, last) for name in trace.groups} <= set(known)
-    assert known[first.groups[0]] == [0, 1]
+    assert {name for trace in (first, last) for name in trace.comm.groups} <= set(known)
+    assert known[first.comm.groups[0]] == [0, 1]

@@ -238,14 +238,14 @@ void Reader::add_row(std::uint64_t id, std::uint64_t type, std::uint64_t duratio
     c.is_cpu_op.push_back(-1);
     c.num_ops.push_back(-1);
     c.tensor_size.push_back(-1);
-    c.comm_type.push_back(-1);
-    c.comm_priority.push_back(0);
-    c.comm_size.push_back(-1);
-    c.comm_src.push_back(-1);
-    c.comm_dst.push_back(-1);
-    c.comm_tag.push_back(0);
-    c.group.push_back(-1);
-    c.involved.push_back(-1);
+    c.comm.type.push_back(-1);
+    c.comm.priority.push_back(0);
+    c.comm.size.push_back(-1);
+    c.comm.src.push_back(-1);
+    c.comm.dst.push_back(-1);
+    c.comm.tag.push_back(0);
+    c.comm.group.push_back(-1);
+    c.comm.involved.push_back(-1);
     if (keep_) c.other_end.push_back(c.others.size());
     std::uint32_t arguments = 0;
     for (const Attribute& result : attributes) attribute(row, result, arguments);
@@ -278,31 +278,31 @@ void Reader::attribute(std::size_t row, const Attribute& result, std::uint32_t& 
       c.tensor_size[row] = whole(value, name, 0, kMost64);
       break;
     case 3:
-      c.comm_type[row] = static_cast<std::int8_t>(whole(value, name, 0, 9));
+      c.comm.type[row] = static_cast<std::int8_t>(whole(value, name, 0, 9));
       break;
     case 4:
-      c.comm_priority[row] = static_cast<std::int32_t>(whole(value, name, -kMost32 - 1, kMost32));
+      c.comm.priority[row] = static_cast<std::int32_t>(whole(value, name, -kMost32 - 1, kMost32));
       break;
     case 5:
-      c.comm_size[row] = whole(value, name, 0, kMost64);
+      c.comm.size[row] = whole(value, name, 0, kMost64);
       break;
     case 6:
-      c.comm_src[row] = static_cast<std::int32_t>(whole(value, name, 0, kMost32));
+      c.comm.src[row] = static_cast<std::int32_t>(whole(value, name, 0, kMost32));
       break;
     case 7:
-      c.comm_dst[row] = static_cast<std::int32_t>(whole(value, name, 0, kMost32));
+      c.comm.dst[row] = static_cast<std::int32_t>(whole(value, name, 0, kMost32));
       break;
     case 8:
-      c.comm_tag[row] = static_cast<std::int32_t>(whole(value, name, -kMost32 - 1, kMost32));
+      c.comm.tag[row] = static_cast<std::int32_t>(whole(value, name, -kMost32 - 1, kMost32));
       break;
     case 9:
       if (value.number != 29) throw Broken(std::string(name) + " is a " + member_name(value) + "; expected a string_val");
       if (!is_utf8(value.bytes)) throw Broken(std::string(name) + " is not text in UTF-8");
-      c.group[row] = intern(group_index_, groups, value.bytes);
+      c.comm.group[row] = intern(group_index_, groups, value.bytes);
       break;
     case 10:
       if (value.number != 28) throw Broken(std::string(name) + " is a " + member_name(value) + "; expected a bool_list");
-      c.involved[row] = intern(involved_index_, involved_dims, bools(value.bytes));
+      c.comm.involved[row] = intern(involved_index_, involved_dims, bools(value.bytes));
       break;
     default:
       add_rest(row, value, name);

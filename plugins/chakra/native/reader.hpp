@@ -11,12 +11,19 @@
 
 namespace astra::chakra {
 
+// What nodes communicate, with whom and over which dimensions.
+struct CommColumns {
+  std::vector<std::int8_t> type;
+  std::vector<std::int64_t> size;
+  std::vector<std::int32_t> priority, src, dst, tag, group, involved;
+};
+
 // A value for every node, -1 if the node has none, but for tags, priorities and the rest of a duration: 0.
 struct Columns {
   std::vector<std::uint64_t> id, name_end, other_end;
-  std::vector<std::int8_t> type, is_cpu_op, comm_type;
-  std::vector<std::int64_t> duration_ns, num_ops, tensor_size, comm_size;
-  std::vector<std::int32_t> comm_priority, comm_src, comm_dst, comm_tag, group, involved;
+  std::vector<std::int8_t> type, is_cpu_op;
+  std::vector<std::int64_t> duration_ns, num_ops, tensor_size;
+  CommColumns comm;
   std::vector<std::uint64_t> control_end, data_end;
   std::vector<std::uint32_t> control, data, order;  // rows; an empty order is that of the file, in which ids then ascend
   std::string names, others;

@@ -88,7 +88,7 @@ class _TraceRank:
     def peer(self, row: int) -> int:
         """The destination of a send, or the source of a receive."""
         trace = self.trace
-        peer: int = (trace.comm_dst if trace.type[row] == NodeType.COMM_SEND_NODE else trace.comm_src)[row]
+        peer: int = (trace.comm.dst if trace.type[row] == NodeType.COMM_SEND_NODE else trace.comm.src)[row]
         return peer
 
     def error(self, row: int, what: str) -> InputError:
@@ -108,7 +108,7 @@ class _TraceRank:
         if kind not in (NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE):
             raise self.error(row, f"its type is {kind.name}; expected COMM_SEND_NODE, COMM_RECV_NODE or COMP_NODE in a collective")
         name = "comm_dst" if kind == NodeType.COMM_SEND_NODE else "comm_src"
-        for column, value in (("comm_size", trace.comm_size[row]), (name, self.peer(row))):
+        for column, value in (("comm_size", trace.comm.size[row]), (name, self.peer(row))):
             if value < 0:
                 raise self.error(row, f"{column} is missing")
         if self.peer(row) == self.number:
@@ -176,10 +176,10 @@ class _TraceRank:
         posted = 0
         for group in self.groups:
             for row in group.receives:
-                yield receive(rank(self.peer(row)), self.trace.comm_size[row], after=0, compute_ps=self.compute_ps.get(row, 0))
+                yield receive(rank(self.peer(row)), self.trace.comm.size[row], after=0, compute_ps=self.compute_ps.get(row, 0))
             posted += len(group.receives)
             for row in group.sends:
-                yield send(rank(self.peer(row)), self.trace.comm_size[row], after=posted, pieces=PIECES)
+                yield send(rank(self.peer(row)), self.trace.comm.size[row], after=posted, pieces=PIECES)
 
 
 def _match(ranks: Sequence[_TraceRank]) -> None:
@@ -187,10 +187,10 @@ def _match(ranks: Sequence[_TraceRank]) -> None:
     waiting: dict[tuple[int, ...], deque[int]] = defaultdict(deque)
     for one in ranks:
         for row in one.rows(NodeType.COMM_SEND_NODE):
-            waiting[one.number, one.peer(row), one.trace.comm_tag[row], one.trace.comm_size[row]].append(row)
+            waiting[one.number, one.peer(row), one.trace.comm.tag[row], one.trace.comm.size[row]].append(row)
     for one in ranks:
         for row in one.rows(NodeType.COMM_RECV_NODE):
-            key = one.peer(row), one.number, one.trace.comm_tag[row], one.trace.comm_size[row]
+            key = one.peer(row), one.number, one.trace.comm.tag[row], one.trace.comm.size[row]
             if not waiting[key]:
                 raise one.error(row, f"rank {key[0]} does not send it: a message with comm_tag {key[2]} of {key[3]} bytes")
             sender, sent = ranks[key[0]], waiting[key].popleft()

@@ -18,10 +18,6 @@ from astra_sim.rows import Column, Dependencies, column, view
 from astra_sim_chakra.reader import compiled_part
 from astra_sim_chakra.trace import Trace
 
-_DEVICE = ("type", "is_cpu_op")
-_OTHERS = (*_DEVICE, "tensor_size", "comm_type", "comm_size", "comm_src", "comm_dst", "comm_tag", "group", "involved")
-_WORK = (*_DEVICE, "duration_ns", "num_ops", "tensor_size")
-
 
 @attrs.frozen(eq=False)
 class ProgramColumns:
@@ -69,8 +65,9 @@ def program_columns(trace: Trace, computing: bytes, apart: Sequence[Column] = ()
 
 def _alike(trace: Trace, apart: Sequence[Column]) -> list[list[Column]]:
     """The columns in which nodes of one kind are equal: for nodes that compute, for the others, and for works."""
-    device, others, work = ([getattr(trace, name) for name in names] for names in (_DEVICE, _OTHERS, _WORK))
-    return [device, [*others, *apart], work]
+    device, comm = [trace.type, trace.is_cpu_op], trace.comm
+    others = [*device, trace.tensor_size, comm.type, comm.size, comm.src, comm.dst, comm.tag, comm.group, comm.involved]
+    return [device, [*others, *apart], [*device, trace.duration_ns, trace.num_ops, trace.tensor_size]]
 
 
 def _in_python(trace: Trace, computing: bytes, apart: Sequence[Column]) -> ProgramColumns:

@@ -28,7 +28,7 @@ class RankTraces:
     `programs` are the different programs, in the order of the first rank that has each; `program_of[rank]` is the index of its program.
     In a program peers are distances, `(peer - rank) % ranks`, and process groups are numbered by their first use: so the ranks of a
     pipeline stage share a program, each in groups of its own. `groups_of[rank]` are the names of a rank's groups; the program's column
-    `group` holds indices into that list (`programs[p].groups` are those of the first rank).
+    `group` holds indices into that list (`programs[p].comm.groups` are those of the first rank).
     """
 
     prefix: str
@@ -45,9 +45,9 @@ class RankTraces:
     def trace(self, rank: int) -> Trace:
         """The trace of a rank as it is in its file: peers are ranks. Raises IndexError."""
         program = self.programs[self.program_of[rank]]
-        src, dst = (_shifted(column, rank, self.ranks) for column in (program.comm_src, program.comm_dst))
-        absolute = program.with_peers(src, dst, relative=False)
-        return attrs.evolve(absolute, path=self.path(rank), groups=self.groups_of[rank])
+        src, dst = (_shifted(column, rank, self.ranks) for column in (program.comm.src, program.comm.dst))
+        comm = attrs.evolve(program.comm, src=src, dst=dst, relative=False, groups=self.groups_of[rank])
+        return attrs.evolve(program, path=self.path(rank), comm=comm)
 
     def members(self, program: int) -> list[int]:
         """The ranks that have a program."""
@@ -99,15 +99,15 @@ def load_ranks(prefix: str | os.PathLike[str], ranks: int | None = None, *, keep
         # Of ranks with the same program only one trace is kept, that of the first.
         state = hashlib.sha256(trace.digest)
         if trace.has_peers:
-            state.update(relative.comm_src)
-            state.update(relative.comm_dst)
+            state.update(relative.comm.src)
+            state.update(relative.comm.dst)
         key = state.digest()
         if key not in places:
             places[key] = len(programs)
             programs.append(relative)
             by_bytes[of_bytes] = trace
         program_of.append(places[key])
-        groups_of.append(trace.groups)
+        groups_of.append(trace.comm.groups)
     return RankTraces(
         prefix=prefix, ranks=count, programs=tuple(programs), program_of=tuple(program_of), groups_of=tuple(groups_of), extension=extension
     )
@@ -135,10 +135,9 @@ def _file_digest(path: str) -> bytes:
 def _relative(trace: Trace, rank: int, ranks: int, path: str) -> Trace:
     """A trace with peers relative to its rank, so that ranks that do the same have equal ones. Raises InputError for other peers."""
     if not trace.has_peers:
-        return trace.with_peers(trace.comm_src, trace.comm_dst, relative=True)
+        return trace.with_peers(trace.comm.src, trace.comm.dst, relative=True)
     columns: list[Column] = []
-    for name in ("comm_src", "comm_dst"):
-        column: Column = getattr(trace, name)
+    for name, column in (("comm_src", trace.comm.src), ("comm_dst", trace.comm.dst)):
         for row in range(len(trace)) if max(column) >= ranks else ():
             if column[row] >= ranks:
                 raise InputError(f"{path}: {trace.label(row)}: {name} is {column[row]}; expected 0 to {ranks - 1}")

@@ -63,19 +63,55 @@ class Node:
     others: bytes = b""
 
 
+@attrs.frozen(eq=False)
+class PackedTexts:
+    """Texts of rows in one, each up to its `end`; without `end` all are empty."""
+
+    text: bytes
+    end: Column
+
+    def __getitem__(self, row: int) -> bytes:
+        return self.text[self.end[row - 1] if row else 0 : self.end[row]] if len(self.end) else b""
+
+    def __iter__(self) -> Iterator[bytes]:
+        first = 0
+        for end in self.end.tolist():
+            yield self.text[first:end]
+            first = end
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class CommColumns:
+    """The columns of a trace about communication: how much nodes communicate, with whom and over which dimensions.
+
+    `size` is in bytes, `type` a CollectiveType, `src` and `dst` are ranks, `group` is an index into `groups`, the names of process groups,
+    and `involved` one into `involved_dims`; -1 if the trace has no value. `priority` and `tag` are 0 there. `relative`: `src` and `dst` are
+    distances, (peer - rank) modulo the number of ranks.
+    """
+
+    type: Column
+    priority: Column
+    size: Column
+    src: Column
+    dst: Column
+    tag: Column
+    group: Column
+    groups: tuple[str, ...]
+    involved: Column
+    involved_dims: tuple[tuple[bool, ...], ...]
+    relative: bool = False
+
+
 @attrs.frozen(eq=False, kw_only=True)
 class Trace:
     """The trace of one rank, checked: ids are unique, dependencies exist and have no cycle.
 
     A column holds a number for each row, in the order of the file: `id`, `type` (a NodeType), `duration_ns` (nanoseconds), `is_cpu_op`
-    (0, 1), `num_ops`, `tensor_size` and `comm_size` (bytes), `comm_type` (a CollectiveType), `comm_src` and `comm_dst` (ranks), `group`
-    (index into `groups`, the names of process groups), `involved` (index into `involved_dims`); -1 if the trace has no value.
-    `comm_priority` and `comm_tag` are 0 there.
+    (0, 1), `num_ops` and `tensor_size` (bytes); -1 if the trace has no value. Those of communication are in `comm`.
 
     `order` lists the rows so that each comes after its dependencies; of all such orders it is the one in which the lowest ids come
     first, whatever the order of the file. `left_out` counts control dependencies on nodes that are not in
-    the file; these are allowed only in traces converted from PyTorch. With `relative_peers`, `comm_src` and `comm_dst` are distances:
-    (peer - rank) modulo the number of ranks.
+    the file; these are allowed only in traces converted from PyTorch.
     """
 
     path: str
@@ -88,30 +124,18 @@ class Trace:
     is_cpu_op: Column
     num_ops: Column
     tensor_size: Column
-    comm_type: Column
-    comm_priority: Column
-    comm_size: Column
-    comm_src: Column
-    comm_dst: Column
-    comm_tag: Column
-    group: Column
-    groups: tuple[str, ...]
-    involved: Column
-    involved_dims: tuple[tuple[bool, ...], ...]
+    comm: CommColumns
     order: Sequence[int]
     left_out: int
-    relative_peers: bool = False
-    _names: bytes
-    _name_end: Column
-    _others: bytes
-    _other_end: Column
+    _names: PackedTexts
+    _others: PackedTexts
 
     def __len__(self) -> int:
         return len(self.id)
 
     def name(self, row: int) -> str:
         """The name of a node."""
-        return self._names[self._name_end[row - 1] if row else 0 : self._name_end[row]].decode()
+        return self._names[row].decode()
 
     def label(self, row: int) -> str:
         """The name of a node in messages: `node 3 'conv1'`."""
@@ -146,20 +170,15 @@ class Trace:
 
     def names(self) -> list[str]:
         """`name` of all rows."""
-        result, first = [], 0
-        for end in self._name_end.tolist():
-            result.append(self._names[first:end].decode())
-            first = end
-        return result
+        return [name.decode() for name in self._names]
 
     def others(self, row: int) -> bytes:
         """The fields of a node for which there is no column, in wire format; empty unless the trace was loaded with `keep`."""
-        if not len(self._other_end):
-            return b""
-        return self._others[self._other_end[row - 1] if row else 0 : self._other_end[row]]
+        return self._others[row]
 
     def node(self, row: int) -> Node:
         """A node by its row."""
+        comm = self.comm
         return Node(
             id=self.id[row],
             name=self.name(row),
@@ -170,14 +189,14 @@ class Trace:
             is_cpu_op=None if self.is_cpu_op[row] < 0 else bool(self.is_cpu_op[row]),
             num_ops=stated(self.num_ops[row]),
             tensor_size=stated(self.tensor_size[row]),
-            comm_type=stated(self.comm_type[row]),
-            comm_priority=self.comm_priority[row],
-            comm_size=stated(self.comm_size[row]),
-            comm_src=stated(self.comm_src[row]),
-            comm_dst=stated(self.comm_dst[row]),
-            comm_tag=self.comm_tag[row],
-            pg_name=None if self.group[row] < 0 else self.groups[self.group[row]],
-            involved_dim=None if self.involved[row] < 0 else self.involved_dims[self.involved[row]],
+            comm_type=stated(comm.type[row]),
+            comm_priority=comm.priority[row],
+            comm_size=stated(comm.size[row]),
+            comm_src=stated(comm.src[row]),
+            comm_dst=stated(comm.dst[row]),
+            comm_tag=comm.tag[row],
+            pg_name=None if comm.group[row] < 0 else comm.groups[comm.group[row]],
+            involved_dim=None if comm.involved[row] < 0 else comm.involved_dims[comm.involved[row]],
             others=self.others(row),
         )
 
@@ -185,31 +204,30 @@ class Trace:
         """All nodes, in the order of the file."""
         return (self.node(row) for row in range(len(self)))
 
-    def with_peers(self, comm_src: Column, comm_dst: Column, relative: bool) -> Trace:
+    def with_peers(self, src: Column, dst: Column, relative: bool) -> Trace:
         """The same trace with other peers; everything else is shared."""
-        return attrs.evolve(self, comm_src=comm_src, comm_dst=comm_dst, relative_peers=relative)
+        return attrs.evolve(self, comm=attrs.evolve(self.comm, src=src, dst=dst, relative=relative))
 
     @functools.cached_property
     def has_peers(self) -> bool:
         """Whether a node names a rank."""
-        return any(len(column) and max(column) >= 0 for column in (self.comm_src, self.comm_dst))
+        return any(len(column) and max(column) >= 0 for column in (self.comm.src, self.comm.dst))
 
     @functools.cached_property
     def digest(self) -> bytes:
         """A hash of all nodes but for their peers and the names of process groups."""
-        state = hashlib.sha256(repr(self.involved_dims).encode())
-        columns: dict[str, Any] = {name: getattr(self, name) for name in COLUMNS if hasattr(self, name) and name not in _NOT_HASHED}
-        columns |= {"names": self._names, "name_end": self._name_end, "others": self._others, "other_end": self._other_end}
+        comm = self.comm
+        state = hashlib.sha256(repr(comm.involved_dims).encode())
         for dependencies in (self.control, self.data):
             state.update(dependencies.end)
             state.update(dependencies.rows)
-        for column in columns.values():
+        columns: list[Any] = [self.id, self.type, self.duration_ns, self.is_cpu_op, self.num_ops, self.tensor_size]
+        columns += [comm.type, comm.priority, comm.size, comm.tag, comm.group, comm.involved]
+        columns += [self._names.text, self._names.end, self._others.text, self._others.end]
+        for column in columns:
             state.update(len(column).to_bytes(8, "little"))
             state.update(column)
         return state.digest()
-
-
-_NOT_HASHED = ("comm_src", "comm_dst", "control", "data", "order")
 
 
 def make_trace(
@@ -222,7 +240,7 @@ def make_trace(
 ) -> Trace:
     """A trace from the columns of a reader."""
     views: dict[str, Any] = {name: view(columns.pop(name), code) for name, code in COLUMNS.items()}
-    views["_name_end"], views["_other_end"] = views.pop("name_end"), views.pop("other_end")
+    comm: dict[str, Any] = {name.removeprefix(_COMM): views.pop(name) for name in COLUMNS if name.startswith(_COMM)}
     control = Dependencies(views.pop("control_end"), views.pop("control"))
     data = Dependencies(views.pop("data_end"), views.pop("data"))
     order = views.pop("order")
@@ -231,16 +249,23 @@ def make_trace(
         metadata=metadata,
         control=control,
         data=data,
-        groups=tuple(groups),
-        involved_dims=tuple(tuple(dims) for dims in involved),
+        comm=CommColumns(
+            **comm,
+            group=views.pop("group"),
+            groups=tuple(groups),
+            involved=views.pop("involved"),
+            involved_dims=tuple(tuple(dims) for dims in involved),
+        ),
         left_out=left_out,
         order=order if len(order) else range(len(views["id"])),
-        names=columns["names"],
-        others=columns["others"],
-        name_end=views.pop("_name_end"),
-        other_end=views.pop("_other_end"),
+        names=PackedTexts(columns["names"], views.pop("name_end")),
+        others=PackedTexts(columns["others"], views.pop("other_end")),
         **views,
     )
+
+
+_COMM = "comm_"
+"""The beginning of the names of columns about communication."""
 
 
 def stated(value: int) -> int | None:

@@ -149,7 +149,7 @@ class _TraceBuilder:
         trace, replay = self._trace, self._context.replay_only
         kinds = {kind for kind in NodeType if kind == NodeType.COMP_NODE or (replay and kind > NodeType.METADATA_NODE)}
         computes = bytearray(_among(trace.type, kinds))
-        collectives, suspects = _among(trace.type, {NodeType.COMM_COLL_NODE}), _among(trace.comm_type, {-1, CollectiveType.BROADCAST})
+        collectives, suspects = _among(trace.type, {NodeType.COMM_COLL_NODE}), _among(trace.comm.type, {-1, CollectiveType.BROADCAST})
         for row in compress(range(len(trace)), map(and_, collectives, suspects)):
             computes[row] = computes[row] or self._takes_recorded_time(row)
         return bytes(computes)
@@ -157,8 +157,8 @@ class _TraceBuilder:
     def _takes_recorded_time(self, row: int) -> bool:
         """Whether a collective is a broadcast, which ASTRA-sim 2.x does not model, or only its call on the host, which sends nothing."""
         trace = self._trace
-        is_call = trace.is_cpu_op[row] == 1 and trace.comm_type[row] < 0 and trace.comm_size[row] < 0
-        return is_call or trace.comm_type[row] == CollectiveType.BROADCAST
+        is_call = trace.is_cpu_op[row] == 1 and trace.comm.type[row] < 0 and trace.comm.size[row] < 0
+        return is_call or trace.comm.type[row] == CollectiveType.BROADCAST
 
     def _chosen(self, algorithms: Mapping[int, str]) -> Column:
         """For each row, the number (from 1) of the algorithm chosen for this node alone, or 0."""
@@ -184,36 +184,36 @@ class _TraceBuilder:
         if kind == NodeType.METADATA_NODE:
             return Compute((), 0)
         if kind in (NodeType.MEM_LOAD_NODE, NodeType.MEM_STORE_NODE):
-            (size,) = self._needed(row, "tensor_size")
+            (size,) = self._needed(row, tensor_size=trace.tensor_size)
             return MemoryAccess((), size, kind == NodeType.MEM_STORE_NODE, True, unit=self._unit(row))
         if kind == NodeType.COMM_COLL_NODE:
             return self._collective(row)
         sends = kind == NodeType.COMM_SEND_NODE
         peer = "comm_dst" if sends else "comm_src"
-        size, distance = self._needed(row, "comm_size", peer)
+        size, distance = self._needed(row, **{"comm_size": trace.comm.size, peer: trace.comm.dst if sends else trace.comm.src})
         if not distance:
             raise self._error(row, f"{peer} is the rank itself; expected another one")
-        named = self._groups[trace.group[row]] if trace.group[row] >= 0 else ""
+        named = self._groups[trace.comm.group[row]] if trace.comm.group[row] >= 0 else ""
         group = "" if named == "0" else named  # which is everybody
-        return (Send if sends else Receive)((), shift(distance), size, trace.comm_tag[row], group=group)
+        return (Send if sends else Receive)((), shift(distance), size, trace.comm.tag[row], group=group)
 
     def _collective(self, row: int) -> Communicate:
         """The operation of a collective, over its group or its dimensions. Raises InputError."""
         trace = self._trace
-        if trace.comm_type[row] >= 0 and trace.comm_type[row] not in _COLLECTIVES:
-            kind = CollectiveType(trace.comm_type[row])
+        if trace.comm.type[row] >= 0 and trace.comm.type[row] not in _COLLECTIVES:
+            kind = CollectiveType(trace.comm.type[row])
             known = ", ".join(known.name for known in (*_COLLECTIVES, CollectiveType.BROADCAST))
             raise self._error(row, f"comm_type is {kind.value} ({kind.name}); expected {known} (any with system.replay_only=true)")
-        number, size = self._needed(row, "comm_type", "comm_size")
+        number, size = self._needed(row, comm_type=trace.comm.type, comm_size=trace.comm.size)
         scaled = int(size * self._context.run.comm_scale)
-        group_name = self._groups[trace.group[row]] if trace.group[row] >= 0 else None
+        group_name = self._groups[trace.comm.group[row]] if trace.comm.group[row] >= 0 else None
         group = self._context.members_of(group_name, f"{self._path}: {trace.label(row)}")
         for npu in self._members if group is not None else ():
             if group is not None and npu not in group:
                 raise self._error(row, f"pg_name is {group_name!r}, of which rank {npu} is not a member")
         if group is not None and len(group) == self._context.platform.npus:
             group = None
-        involved = trace.involved_dims[trace.involved[row]] if trace.involved[row] >= 0 else None
+        involved = trace.comm.involved_dims[trace.comm.involved[row]] if trace.comm.involved[row] >= 0 else None
         dimensions = self._all if involved is None else tuple(d for d in self._all if d < len(involved) and involved[d])
         if not dimensions:
             raise self._error(row, "involved_dim names no dimension of the platform; expected at least one")
@@ -254,9 +254,10 @@ class _TraceBuilder:
             raise InputError(f"{here}: {error}") from None
         return durations
 
-    def _needed(self, row: int, *columns: str) -> tuple[int, ...]:
-        values: tuple[int, ...] = tuple(getattr(self._trace, column)[row] for column in columns)
-        missing = [column for column, value in zip(columns, values, strict=True) if value < 0]
+    def _needed(self, row: int, **columns: Column) -> tuple[int, ...]:
+        """The values of a node in columns, by their names in the file. Raises InputError if one is missing."""
+        values = tuple(column[row] for column in columns.values())
+        missing = [name for name, value in zip(columns, values, strict=True) if value < 0]
         if missing:
             raise self._error(row, f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing")
         return values

@@ -54,7 +54,7 @@ def write_trace(path: str | os.PathLike[str], trace: Trace, *, compress: bool = 
 
     Raises ValueError for a trace that cannot be written, and RunError if the file cannot be.
     """
-    if trace.relative_peers:
+    if trace.comm.relative:
         raise ValueError("a trace with relative peers belongs to no single rank; RankTraces.trace(rank) makes one that does")
     write_encoded(path, map(delimited, map(encode_node, trace.nodes())), trace.metadata, compress=compress, files=files)
 

@@ -133,7 +133,8 @@ class Scaling:
         if staying:
             notes.append(f"{len(staying)} process groups keep their size, and there are {factor} times as many of them")
         everybody = any(
-            program.type[row] == NodeType.COMM_COLL_NODE and (program.group[row] < 0 or program.groups[program.group[row]] in EVERYBODY)
+            program.type[row] == NodeType.COMM_COLL_NODE
+            and (program.comm.group[row] < 0 or program.comm.groups[program.comm.group[row]] in EVERYBODY)
             for program in self._traces.programs
             for row in range(len(program))
         )
