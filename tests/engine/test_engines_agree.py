@@ -41,7 +41,7 @@ def test_random_graphs_are_of_all_kinds() -> None:
         seen |= {"repeated"} if max(answer[7], default=0) > 1 else set()
         outcome = "stuck" if answer[9] else "done"
         letters = any(task.kind == SEND for tasks, _ in graph.programs for task in tasks)
-        seen |= {(outcome, graph.shares_processors, "overheads")} if answer[2] and graph.has_overheads else set()
+        seen |= {(outcome, graph.processors.is_shared, "overheads")} if answer[2] and graph.processors.has_overheads else set()
         if answer[2]:
             seen |= {(outcome, graph.network_kind), (outcome, "bus" in graph.options), (outcome, graph.options["rendezvous"], "rendezvous")}
             seen.add((outcome, letters, "letters"))

@@ -181,6 +181,33 @@ def in_columns(tasks: Sequence[Task], random: Random) -> Rows[Task]:
     return Rows(kinds, column(map(kinds.index, likes), "I"), after, make, column(times, "q"), priorities=priorities)
 
 
+class RandomProcessors:
+    """Whether messages take time of processors, and whether an engine asks for compute times; drawn from random numbers of their own."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random = Random(f"overheads {seed}")
+        self.has_overheads = random.random() < 0.35
+        self._overheads = [(random.choice([0, 0, 5, 10, 100]), random.choice([0, 0, 1])) for _ in range(2)]
+        self.is_shared = random.random() < 0.7
+        self._asks_compute = random.random() < 0.3
+
+    def changed(self, task: Task) -> Task:
+        """A task of a program: most timers compute, if that makes a difference."""
+        computes = (self.has_overheads or self._asks_compute) and task.kind == TIMER and self._random.random() < 0.8
+        return task._replace(kind=COMPUTE) if computes else task
+
+    def set_up(self, engine: Engine) -> None:
+        """Tell an engine."""
+        if self.has_overheads:
+            engine.set_overheads(self._overhead_ps, self.is_shared)
+        if self._asks_compute:
+            engine.set_compute_times(lambda npu, task, begin: 7 * npu + task + begin % 50)
+
+    def _overhead_ps(self, size: int, receives: bool) -> int:
+        fixed, per_byte = self._overheads[receives]
+        return fixed + per_byte * size
+
+
 class RandomGraph:
     """A random graph: `run` puts it into an engine."""
 
@@ -217,18 +244,9 @@ class RandomGraph:
         self.endpoints = [random.choice([None, None, 0, 7]) for _ in self.schedules]
         self.plans = [[self._plan() for _ in tasks] for tasks, _ in self.programs]
 
-        random = Random(f"overheads {seed}")
-        self.has_overheads = random.random() < 0.35
-        self.overheads = [(random.choice([0, 0, 5, 10, 100]), random.choice([0, 0, 1])) for _ in range(2)]
-        self.shares_processors = random.random() < 0.7
-        self.asks_compute = random.random() < 0.3
-        if self.has_overheads or self.asks_compute:
-            for tasks, _ in self.programs:
-                tasks[:] = [each._replace(kind=COMPUTE) if each.kind == TIMER and random.random() < 0.8 else each for each in tasks]
-
-    def _overhead_ps(self, size: int, receives: bool) -> int:
-        fixed, per_byte = self.overheads[receives]
-        return fixed + per_byte * size
+        self.processors = RandomProcessors(seed)
+        for tasks, _ in self.programs:
+            tasks[:] = map(self.processors.changed, tasks)
 
     def _programs(self) -> list[tuple[list[Task], list[int]]]:
         """One or two random programs with the NPUs that run each; if it is two, NPUs take turns."""
@@ -347,10 +365,7 @@ class RandomGraph:
             engine.keep_causes()
         engine.add_queues(self.queues)
         engine.add_ports(self.ports)
-        if self.has_overheads:
-            engine.set_overheads(self._overhead_ps, self.shares_processors)
-        if self.asks_compute:
-            engine.set_compute_times(lambda npu, task, begin: 7 * npu + task + begin % 50)
+        self.processors.set_up(engine)
         groups = {
             dimension: engine.add_groups(dimension.groups(self.npus), dimension if dimension.physical is not None else None)
             for dimension in self.dimensions
