@@ -25,7 +25,8 @@ from astra_sim.memo import clear_caches, without_cache
 from astra_sim.platform import Dimension, LogicalDimension, Platform
 from astra_sim.providers import Provider, options_of
 from astra_sim.schedule import Collective, Request, lower
-from astra_sim.setup.plugins import KINDS, shared_plugins
+from astra_sim.setup.plugin_modules import KINDS
+from astra_sim.setup.plugins import shared_plugins
 from astra_sim.setup.run_options import RunOptions
 from astra_sim.system import PhasePlan
 from astra_sim_systems.choice import automatic

@@ -52,7 +52,9 @@ def plugins_with(**changes: Any) -> Plugins:
     """The installed plugins, with other facts about the package of the compiled engine."""
     plugins = Plugins()
     plugins.infos()
-    plugins._infos = [attrs.evolve(info, **changes) if info.distribution == "astra-sim-engine" else info for info in plugins._infos]
+    plugins._modules.infos = [
+        attrs.evolve(info, **changes) if info.distribution == "astra-sim-engine" else info for info in plugins._modules.infos
+    ]
     return plugins
 
 

@@ -22,7 +22,8 @@ from astra_sim.platform import Dimension, Platform
 from astra_sim.records import ExplainedRun
 from astra_sim.reports import ReportFolder
 from astra_sim.schedule import Request
-from astra_sim.setup.plugins import KINDS, Plugins
+from astra_sim.setup.plugin_modules import KINDS
+from astra_sim.setup.plugins import Plugins
 from astra_sim.system import DimensionOrder
 from astra_sim_devkit.testing.bench import PLATFORM, BenchCompute, BenchMemory, BenchNetwork, BenchSystem, pairwise
 from astra_sim_goodput.placement import placed

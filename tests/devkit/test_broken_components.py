@@ -26,7 +26,8 @@ from astra_sim.memory import Memory
 from astra_sim.network import Message, RouteDelayNetwork
 from astra_sim.platform import Dimension, LogicalDimension, Platform
 from astra_sim.schedule import Collective, Peer, RankProgram, Request, Schedule, exchange, rank, receive, send, shift
-from astra_sim.setup.plugins import KINDS, Plugins, shared_plugins
+from astra_sim.setup.plugin_modules import KINDS
+from astra_sim.setup.plugins import Plugins, shared_plugins
 from astra_sim.system import ChunkPlan, DimensionOrder, PhasePlan, SystemSession
 from astra_sim_devkit.testing import bench, check_component
 from click.testing import CliRunner

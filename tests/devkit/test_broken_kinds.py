@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from astra_sim.setup.plugins import KINDS
+from astra_sim.setup.plugin_modules import KINDS
 from astra_sim_devkit.testing.apart import check_apart
 from support.broken_components import BROKEN
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from astra_sim.platform import Dimension, Platform
 from astra_sim.setup.known_components import BUILT_IN
-from astra_sim.setup.plugins import KINDS, Plugins
+from astra_sim.setup.plugin_modules import KINDS
+from astra_sim.setup.plugins import Plugins
 from astra_sim_devkit.testing import check_component, contracts
 from astra_sim_network_analytical.topologies import Ring
 from support import ROOT

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 from astra_sim import PluginError
-from astra_sim.setup import entry_points
-from astra_sim.setup import plugins as plugins_module
+from astra_sim.setup import entry_points, plugin_modules
 from astra_sim.setup.entry_points import EntryPoint
 from astra_sim.setup.known_components import BUILT_IN, known_components
 from astra_sim.setup.plugins import Plugins
@@ -124,12 +123,12 @@ def test_the_list_of_components_is_what_the_packages_offer() -> None:
 
 def test_a_package_that_is_not_built_keeps_its_components(monkeypatch: pytest.MonkeyPatch) -> None:
     result = [each for each in entry_points.entry_points() if each.distribution != "astra-sim-network-ns3"]
-    monkeypatch.setattr(plugins_module, "entry_points", lambda: result)
+    monkeypatch.setattr(plugin_modules, "entry_points", lambda: result)
     assert ("astra-sim-network-ns3", "network", "ns3") in components.shipped(Plugins())
 
 
 def test_a_component_whose_package_is_not_there_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plugins_module, "entry_points", list)
+    monkeypatch.setattr(plugin_modules, "entry_points", list)
     with pytest.raises(PluginError, match=r"no network plugin 'packet'; .* not installed: pip install astra-sim-network-packet$"):
         Plugins().get("network", "packet")
     with pytest.raises(PluginError, match="astra-sim-network-ns3"):
@@ -138,7 +137,7 @@ def test_a_component_whose_package_is_not_there_says_what_to_install(monkeypatch
 
 def test_a_package_that_is_there_and_lacks_the_component_needs_no_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        plugins_module, "entry_points", lambda: [EntryPoint("collectives", "nosuchmodule", "astra-sim-collectives", "0.1.0")]
+        plugin_modules, "entry_points", lambda: [EntryPoint("collectives", "nosuchmodule", "astra-sim-collectives", "0.1.0")]
     )
     with pytest.raises(PluginError, match="no collective plugin 'ring'") as raised:
         Plugins().get("collective", "ring")

@@ -14,7 +14,6 @@ MOST_METHODS, MOST_FIELDS, MOST_COMPLEXITY, MOST_LINES = 25, 20, 15, 10
 LARGE_CLASSES = {
     "core/src/astra_sim/engine/interface.py:Engine": (28, 0),
     "core/src/astra_sim/engine/reference/machine.py:ReferenceEngine": (33, 10),
-    "core/src/astra_sim/setup/plugins.py:Plugins": (28, 7),
     "plugins/engine/native/events.hpp:Events": (28, 16),
     "plugins/engine/native/machine.hpp:Machine": (36, 10),
     "plugins/engine/native/phases.hpp:Phases": (31, 9),

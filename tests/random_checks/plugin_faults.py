@@ -30,7 +30,8 @@ from astra_sim.graph import ExecutionGraph
 from astra_sim.platform import Preset
 from astra_sim.providers import options_of
 from astra_sim.setup.engines import compiled_engine
-from astra_sim.setup.plugins import KINDS, Plugins, shared_plugins
+from astra_sim.setup.plugin_modules import KINDS
+from astra_sim.setup.plugins import Plugins, shared_plugins
 
 IN_TESTS = 300
 IN_NIGHTLY = 10_000

@@ -12,7 +12,7 @@ from pathlib import Path
 import attrs
 import pytest
 from astra_sim import InputError
-from astra_sim.setup.plugins import KINDS as COMPONENTS
+from astra_sim.setup.plugin_modules import KINDS as COMPONENTS
 from astra_sim.setup.plugins import Plugins, shared_plugins
 from astra_sim_devkit.templates import KINDS, Package, new_package
 from support import ROOT, warm

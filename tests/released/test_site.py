@@ -16,7 +16,8 @@ import pytest
 from astra_sim import PUBLIC_MODULES
 from astra_sim.options import describe_options
 from astra_sim.providers import Provider
-from astra_sim.setup.plugins import KINDS, shared_plugins
+from astra_sim.setup.plugin_modules import KINDS
+from astra_sim.setup.plugins import shared_plugins
 from support import ROOT
 
 pytest.importorskip("mkdocs", reason="python3 dev.py docs installs what builds the site")
