@@ -33,8 +33,8 @@ def test_the_kit_is_found_at_both_names() -> None:
 @pytest.mark.parametrize("words", [("plugins", "check"), ("plugins", "new", "collective", "mine"), ("doctor",), ("completion", "bash")])
 def test_its_commands_say_what_to_install(words: tuple[str, ...]) -> None:
     code = (
-        "from astra_sim.setup import entry_points, plugins; found = entry_points.entry_points();"
-        "plugins.entry_points = lambda: [each for each in found if each.distribution != 'astra-sim-devkit'];"
+        "from astra_sim.setup import entry_points, plugin_modules; found = entry_points.entry_points();"
+        "plugin_modules.entry_points = lambda: [each for each in found if each.distribution != 'astra-sim-devkit'];"
         "from astra_sim.__main__ import main; main()"
     )
     done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=False)

@@ -15,8 +15,8 @@ RUN = ("run", "--workload", "plugin:collective?bytes=4096", "--platform", RING)
 def astra(*words: str) -> subprocess.CompletedProcess[str]:
     """The command in a process where the package is absent."""
     code = (
-        "from astra_sim.setup import entry_points, plugins; found = entry_points.entry_points();"
-        "plugins.entry_points = lambda: [each for each in found if each.distribution != 'astra-sim-explain'];"
+        "from astra_sim.setup import entry_points, plugin_modules; found = entry_points.entry_points();"
+        "plugin_modules.entry_points = lambda: [each for each in found if each.distribution != 'astra-sim-explain'];"
         "import sys; sys.modules['astra_sim_explain'] = None;"
         "from astra_sim.__main__ import main; main()"
     )

@@ -15,13 +15,12 @@ import attrs
 
 from astra_sim._boundary import call
 from astra_sim.engine.interface import LinkKind, PathEdge
-from astra_sim.graph import Communicate, Composite, Compute, MemoryAccess, NpuProgram, Operation, Unit
+from astra_sim.graph import Communicate, Composite, Compute, MemoryAccess, Operation, Unit
 from astra_sim.network import DelayParts, EventNetwork, Message, Network, RouteDelayNetwork, advance, inject
 from astra_sim.platform import Group, LogicalDimension, Route
-from astra_sim.run.collectives import CollectiveLowering
 from astra_sim.run.described_plans import PlannedPhase
-from astra_sim.run.inputs import RunInputs
-from astra_sim.run.npu_durations import NpuDurations, on_accelerator
+from astra_sim.run.finished import FinishedRun
+from astra_sim.run.npu_durations import on_accelerator
 from astra_sim.system import SystemSession
 
 
@@ -203,24 +202,13 @@ def _alone(network: EventNetwork, source: int, destination: int, size: int) -> i
     return delivery[0] if delivery is not None else 0
 
 
-def make_path(
-    inputs: RunInputs,
-    session: SystemSession,
-    links: Sequence[PathEdge],
-    programs: Sequence[NpuProgram],
-    collectives: CollectiveLowering,
-    start_ps: int,
-    empty: Network | None,
-    durations: NpuDurations | None = None,
-) -> CriticalPath:
-    """The critical path of a run whose engine has these `links`. It begins with the `start_ps` that the network has taken before.
-
-    `durations` are the times of computing, if they differ between NPUs.
-    """
-    messages = _PathMessages(inputs.network, empty)
-    builder = _Parts(inputs, programs, collectives, messages, durations)
+def make_path(run: FinishedRun, session: SystemSession, empty: Network | None) -> CriticalPath:
+    """The critical path of a run. It begins with the time that the network has taken before the workload starts."""
+    start_ps = run.start_ps
+    messages = _PathMessages(run.inputs.network, empty)
+    builder = _Parts(run, messages)
     parts = [PathSegment(SegmentKind.START, 0, start_ps, 0, NOWHERE)] if start_ps else []
-    placed = builder.placed(links)
+    placed = builder.placed(run.engine.critical_path())
     ends = builder.ends_of_composites(placed)
     for number, (link, place, phase) in enumerate(placed):
         begin = start_ps + link.begin
@@ -243,26 +231,19 @@ def make_path(
             begin += ps
     within = [builder.alone(operation) for operation in builder.in_composites.values()]
     # The time of compute on an NPU may depend on when it starts.
-    exact = messages.exact and not builder.waited and inputs.npu_ps is None and all(path.exact for path in within)
+    exact = messages.exact and not builder.waited and run.inputs.npu_ps is None and all(path.exact for path in within)
     return CriticalPath(parts, exact, messages.rounded or any(path.rounded for path in within), session.cuts_by_bandwidth)
 
 
 class _Parts:
     """Finds the origins of links, and takes them apart."""
 
-    def __init__(
-        self,
-        inputs: RunInputs,
-        programs: Sequence[NpuProgram],
-        collectives: CollectiveLowering,
-        messages: _PathMessages,
-        durations: NpuDurations | None,
-    ) -> None:
-        self._inputs = inputs
-        self._durations = durations
-        self._collectives = collectives
+    def __init__(self, run: FinishedRun, messages: _PathMessages) -> None:
+        self._inputs = run.inputs
+        self._durations = run.durations
+        self._collectives = run.collectives
         self._messages = messages
-        self._programs = programs
+        self._programs = programs = run.programs
         self._program_of = {npu: number for number, program in enumerate(programs) for npu in program.npus} if len(programs) > 1 else {}
         self._places: dict[tuple[int, int, int], SegmentOrigin] = {}
         self._within_composites: dict[tuple[int, int, int], SegmentOrigin] = {}

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import attrs
 
 from astra_sim.engine.interface import Engine
 from astra_sim.graph import NpuProgram, Operation
-from astra_sim.run.inputs import RunInputs
+from astra_sim.run.finished import FinishedRun
 from astra_sim.run.lowering import unit_of
-from astra_sim.run.npu_durations import NpuDurations
-from astra_sim.run.symmetry import Scope, ScopeSelection
+from astra_sim.run.symmetry import Scope
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -43,43 +42,31 @@ def observe_every_npu(engine: Engine, programs: Sequence[NpuProgram]) -> None:
             engine.observe(npu)
 
 
-def times_of_npus(
-    inputs: RunInputs,
-    engine: Engine,
-    choice: ScopeSelection,
-    programs: Sequence[NpuProgram],
-    later: Callable[[Sequence[int]], Sequence[int]],
-    durations: NpuDurations | None = None,
-) -> list[NpuTimes]:
-    """The moments of all NPUs that an engine has simulated, by number; `later` adds when the workload starts.
-
-    The operations of composites are after those of the program.
-    """
-    npus = inputs.platform.npus
-    if choice.scope is Scope.CLASSES:
-        members: dict[int, Sequence[int]] = {one.representative: one.members for one in choice.classes}
-    elif choice.scope is Scope.ALL_NPUS:
-        members = {npu: (npu,) for program in programs for npu in program.npus}
+def times_of_npus(run: FinishedRun) -> list[NpuTimes]:
+    """The moments of all NPUs that an engine has simulated, by number. The operations of composites are after those of the program."""
+    inputs = run.inputs
+    if run.choice.scope is Scope.CLASSES:
+        members: dict[int, Sequence[int]] = {one.representative: one.members for one in run.choice.classes}
+    elif run.choice.scope is Scope.ALL_NPUS:
+        members = {npu: (npu,) for program in run.programs for npu in program.npus}
     else:
-        members = {0: range(npus)}
+        members = {0: range(inputs.platform.npus)}
     result = []
-    for program in programs:
+    for program in run.programs:
         expanded = inputs.expanded(program.operations)
+        whole = expanded.rows is inputs.rows(program.operations)
+        units = [unit_of(kind, inputs.system) if whole else -1 for kind in expanded.rows.kinds]
         for npu in program.npus:
-            ready, ended = expanded.times(*map(later, engine.times(npu)))
-            sends, sent = engine.sends(npu)
-            whole = expanded.rows is inputs.rows(program.operations)
-            operations = program.operations if whole else expanded.rows
-            operations = operations if durations is None else durations.rows(npu)
-            units = [unit_of(kind, inputs.system) if whole else -1 for kind in expanded.rows.kinds]
+            ready, ended = expanded.times(*map(run.later, run.engine.times(npu)))
+            sends, sent = run.engine.sends(npu)
             result.append(
                 NpuTimes(
                     members=members[npu],
-                    operations=operations,
+                    operations=run.recorded(npu, program.operations),
                     ready_ps=ready,
                     ended_ps=ended,
                     sends=sends,
-                    sent_ps=later(sent),
+                    sent_ps=run.later(sent),
                     units=units,
                 )
             )

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import partial
 from operator import add
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import attrs
 
 from astra_sim._boundary import FIGURES, call, function_name, shown
-from astra_sim.engine.interface import CONTROL_BYTES, Engine, EngineType, LinkKind, PathEdge, PhaseStepRecords
+from astra_sim.engine.interface import CONTROL_BYTES, Engine, EngineType, LinkKind, PhaseStepRecords
 from astra_sim.errors import PluginError
 from astra_sim.graph import Figure, NpuProgram, Operation, ProgramTimes, Receive, Send, counts_by_platform, peer_of
-from astra_sim.rows import Rows, column
-from astra_sim.run.collectives import CollectiveLowering
+from astra_sim.rows import Rows
 from astra_sim.run.described_plans import PlannedPhase
-from astra_sim.run.inputs import RunInputs
+from astra_sim.run.finished import FinishedRun
 from astra_sim.run.npu_durations import NpuDurations
 from astra_sim.run.npu_times import NpuTimes, times_of_npus
 from astra_sim.run.routes import RunRoutes
@@ -176,16 +174,14 @@ def observe(engine: Engine, programs: Sequence[NpuProgram]) -> list[NpuProgram]:
     return observed
 
 
-def carried_by(
-    npus: Collection[int], links: Sequence[PathEdge], programs: Sequence[NpuProgram], planned: Sequence[PlannedPhase], start_ps: int
-) -> list[CarriedMessage]:
-    """The messages of collectives that some NPUs send or receive, of all `links` that are messages, in the order of their arrival."""
+def carried_by(run: FinishedRun, npus: Collection[int]) -> list[CarriedMessage]:
+    """The messages of collectives that some NPUs send or receive, in the order of their arrival."""
     carried_messages = []
-    program_of = {npu: program.operations for program in programs for npu in program.npus}
-    for link in links:
+    program_of = {npu: program.operations for program in run.programs for npu in program.npus}
+    for link in run.engine.carried():
         if link.kind is LinkKind.MESSAGE and link.step >= 0 and (link.npu in npus or link.to in npus):
-            phase = planned[link.step]
-            times = start_ps + link.begin, start_ps + link.end
+            phase = run.collectives.planned[link.step]
+            times = run.start_ps + link.begin, run.start_ps + link.end
             operations = program_of.get(link.to, program_of[link.npu])  # if one NPU represents all, also for this one
             sent_by = link.task if program_of[link.npu] is operations else -1
             operation = operations[link.task]
@@ -229,103 +225,78 @@ def timeline_npus(
 
 
 def make_record(
-    inputs: RunInputs,
-    choice: ScopeSelection,
-    operations: Sequence[Operation],
-    collectives: CollectiveLowering,
-    engine: Engine,
-    start_ps: int,
-    observed: Sequence[NpuProgram] = (),
-    shown: Sequence[tuple[NpuProgram, int]] = (),
-    every_npu: Sequence[NpuProgram] = (),
-    durations: NpuDurations | None = None,
+    run: FinishedRun, observed: Sequence[NpuProgram] = (), shown: Sequence[tuple[NpuProgram, int]] = (), npu_times: bool = False
 ) -> RunRecord:
-    """The record of an engine that has finished, in which NPU 0 has run `operations`, and which has `observed` the first NPU of programs.
+    """The record of a run whose engine has `observed` the first NPU of programs.
 
-    It holds the record of NPU 0, and of those that are `shown` (`timeline_npus`). `every_npu` are the programs of which it has observed
-    all NPUs.
+    It holds the record of NPU 0, and of those that are `shown` (`timeline_npus`). `npu_times`: the engine has observed all NPUs.
     """
-    npus = inputs.platform.npus
-    payload, planned_messages = _moved(inputs, operations, collectives, engine)
-    more_payload, more_messages = _moved_by_composites(inputs, operations)
-    expanded = inputs.expanded(operations)
+    inputs, choice, engine, durations = run.inputs, run.choice, run.engine, run.durations
+    payload, planned_messages = _moved(run)
+    more_payload, more_messages = _moved_by_composites(run)
     alone = any(count for _, count in shown)
-    own = NpuProgram(operations, (0,)), choice.stands_for(0) if alone else 0
-    records = _npu_records(
-        inputs=inputs, programs=[own, *shown], collectives=collectives, engine=engine, start_ps=start_ps, durations=durations
-    )
+    own = NpuProgram(run.operations, (0,)), choice.stands_for(0) if alone else 0
     return RunRecord(
-        start_ps=start_ps,
-        finish_ps=start_ps + engine.now,
-        rows=expanded.rows if durations is None else durations.rows(0),
-        npu_end_ps=_ends(choice, engine, start_ps),
+        start_ps=run.start_ps,
+        finish_ps=run.start_ps + engine.now,
+        rows=inputs.expanded(run.operations).rows if durations is None else durations.rows(0),
+        npu_end_ps=_ends(run),
         payload=list(map(add, payload, more_payload)),
         messages=choice.messages(planned_messages, engine.messages) + more_messages,
-        simulated_npus=choice.simulated(npus),
+        simulated_npus=choice.simulated(inputs.platform.npus),
         events=engine.events,
-        figures=_figures(inputs, engine, observed, start_ps),
-        observed=records,
-        planned=[*collectives.planned, *inputs.composites.planned()],
-        npu_times=times_of_npus(
-            inputs=inputs, engine=engine, choice=choice, programs=every_npu, later=partial(_later, by=start_ps), durations=durations
-        )
-        if every_npu
-        else None,
+        figures=_figures(run, observed),
+        observed=_npu_records(run, [own, *shown]),
+        planned=[*run.collectives.planned, *inputs.composites.planned()],
+        npu_times=times_of_npus(run) if npu_times else None,
         durations=durations,
         every_npu_reason=choice.reason,
         engine=inputs.engine,
     )
 
 
-def _npu_records(
-    inputs: RunInputs,
-    programs: Sequence[tuple[NpuProgram, int]],
-    collectives: CollectiveLowering,
-    engine: Engine,
-    start_ps: int,
-    durations: NpuDurations | None,
-) -> list[NpuRecord]:
+def _npu_records(run: FinishedRun, programs: Sequence[tuple[NpuProgram, int]]) -> list[NpuRecord]:
     """The records of the first NPUs of programs, each with how many it represents; 0: all of its program."""
+    inputs, engine = run.inputs, run.engine
     npus: Counter[int] = Counter()
     for program in inputs.graph.programs(inputs.platform.npus):
         npus[id(program.operations)] += len(program.npus)
     records = []
     for program, count in programs:
         npu, operations = program.npus[0], program.operations
-        begin, end = (_later(times, start_ps) for times in engine.times(npu))
+        begin, end = map(run.later, engine.times(npu))
         expanded = inputs.expanded(operations)
-        rows = expanded.rows
-        phases = PhaseRecords(*expanded.phases(_phases_later(engine.phase_steps(npu), start_ps), collectives.planned, end))
-        sends = _sends(inputs, npu, rows, engine, start_ps)
-        recorded: Sequence[Operation] = operations if rows is inputs.rows(operations) else rows
-        recorded = recorded if durations is None else durations.rows(npu)
-        records.append(NpuRecord(npu, count or npus[id(operations)], recorded, *expanded.times(begin, end), phases, sends))
+        phases = PhaseRecords(*expanded.phases(_phases_later(engine.phase_steps(npu), run), run.collectives.planned, end))
+        begin, end = expanded.times(begin, end)
+        sends = _sends(run, npu, expanded.rows)
+        records.append(NpuRecord(npu, count or npus[id(operations)], run.recorded(npu, operations), begin, end, phases, sends))
     return records
 
 
-def _moved_by_composites(inputs: RunInputs, operations: Sequence[Operation]) -> tuple[list[int], int]:
-    """The communication of composites: bytes that NPU 0, which runs `operations`, sends in each dimension, and messages of all NPUs."""
+def _moved_by_composites(run: FinishedRun) -> tuple[list[int], int]:
+    """The communication of composites: bytes that NPU 0 sends in each dimension, and messages of all NPUs."""
+    inputs = run.inputs
     npus, dimensions = inputs.platform.npus, len(inputs.platform.dimensions)
-    payload, _ = inputs.composites.moved(inputs.rows(operations), dimensions)
+    payload, _ = inputs.composites.moved(inputs.rows(run.operations), dimensions)
     messages = 0
     for program in inputs.graph.programs(npus) if inputs.composites.any else ():
         messages += inputs.composites.moved(inputs.rows(program.operations), dimensions)[1] * len(program.npus) // npus
     return payload, messages
 
 
-def _figures(inputs: RunInputs, engine: Engine, observed: Sequence[NpuProgram], start_ps: int) -> Mapping[str, Any]:
+def _figures(run: FinishedRun, observed: Sequence[NpuProgram]) -> Mapping[str, Any]:
     """The figures that the workload has of its own."""
-    graph = inputs.graph
+    graph, engine = run.inputs.graph, run.engine
     if graph.figures is None:
         return {}
     times = []
     for program in observed:
         ready, ended = engine.times(program.npus[0])
         sends, begun = engine.sends(program.npus[0])
-        moments = _later(ready, start_ps), _later(ended, start_ps), sends, _later(begun, start_ps)
-        times.append(ProgramTimes(program, *moments, inputs.composites.within))
+        moments = run.later(ready), run.later(ended), sends, run.later(begun)
+        times.append(ProgramTimes(program, *moments, run.inputs.composites.within))
     what = "figures of the workload" + function_name(graph.figures)
-    figures: Mapping[str, Any] = call(what, graph.figures, times, start_ps + engine.now)
+    figures: Mapping[str, Any] = call(what, graph.figures, times, run.start_ps + engine.now)
     if not isinstance(figures, Mapping) or not FIGURES.is_right({name: _value(each) for name, each in figures.items()}, graph):
         raise PluginError(f"{what} are {shown(figures)}; expected {FIGURES.words}")
     return figures
@@ -336,17 +307,18 @@ def _value(figure: Any) -> Any:
     return [figure.value, figure.label, figure.unit, figure.note] if isinstance(figure, Figure) else figure
 
 
-def _moved(inputs: RunInputs, operations: Sequence[Operation], collectives: CollectiveLowering, engine: Engine) -> tuple[list[int], int]:
+def _moved(run: FinishedRun) -> tuple[list[int], int]:
     """Bytes that NPU 0 sends in each physical dimension, and the messages of all NPUs that collectives have planned.
 
     With the rendezvous protocol NPU 0 also sends the requests for its received messages.
     """
+    inputs = run.inputs
     payload, messages = [0] * len(inputs.platform.dimensions), 0
-    for traffic, uses in zip(collectives.traffic, engine.uses(), strict=True):
+    for traffic, uses in zip(run.collectives.traffic, run.engine.uses(), strict=True):
         messages += traffic.messages * uses
         for dimension, size in enumerate(traffic.payload):
             payload[dimension] += size * uses
-    rows = inputs.rows(operations)
+    rows = inputs.rows(run.operations)
     counts = Counter(rows.kind_of)
     for number, kind in enumerate(rows.kinds):
         if isinstance(kind, Send) or (isinstance(kind, Receive) and inputs.system.rendezvous):
@@ -355,8 +327,9 @@ def _moved(inputs: RunInputs, operations: Sequence[Operation], collectives: Coll
     return payload, messages
 
 
-def _sends(inputs: RunInputs, npu: int, rows: Rows[Operation], engine: Engine, start_ps: int) -> Sends:
+def _sends(run: FinishedRun, npu: int, rows: Rows[Operation]) -> Sends:
     """The messages that operations of an NPU send."""
+    inputs = run.inputs
     routes = RunRoutes(inputs.network)
     sent: list[Mapping[int, int]] = []
     for kind in rows.kinds:
@@ -368,29 +341,20 @@ def _sends(inputs: RunInputs, npu: int, rows: Rows[Operation], engine: Engine, s
             else:
                 number = routes.charged(peer, inputs.graph.dimensions, npu)
         sent.append({number: kind.bytes} if isinstance(kind, Send) and number is not None else {})
-    tasks, begun = engine.sends(npu)
-    return Sends(tasks, _later(begun, start_ps), sent)
+    tasks, begun = run.engine.sends(npu)
+    return Sends(tasks, run.later(begun), sent)
 
 
-def _ends(choice: ScopeSelection, engine: Engine, start_ps: int) -> list[int]:
+def _ends(run: FinishedRun) -> list[int]:
     """When each NPU ended, or the one that represents all."""
-    times = [start_ps + max(time, 0) for time in engine.ended_at()]
-    for one in choice.classes:
+    times = [run.start_ps + max(time, 0) for time in run.engine.ended_at()]
+    for one in run.choice.classes:
         for npu in one.members:
             times[npu] = times[one.representative]
     return times
 
 
-def _phases_later(records: PhaseStepRecords, by: int) -> PhaseStepRecords:
-    """Records of the engine, which counts from the start of the workload, as so much later ones (picoseconds)."""
-    return attrs.evolve(
-        records,
-        queued_at=_later(records.queued_at, by),
-        started_at=_later(records.started_at, by),
-        ended_at=_later(records.ended_at, by),
-    )
-
-
-def _later(times: Sequence[int], by: int) -> Sequence[int]:
-    """Moments as so much later ones (picoseconds)."""
-    return column((time + by for time in times), "q") if by else times
+def _phases_later(records: PhaseStepRecords, run: FinishedRun) -> PhaseStepRecords:
+    """Records of the engine with moments of the run."""
+    queued, started, ended = map(run.later, (records.queued_at, records.started_at, records.ended_at))
+    return attrs.evolve(records, queued_at=queued, started_at=started, ended_at=ended)

@@ -23,6 +23,7 @@ from astra_sim.run.communicators import Communicators
 from astra_sim.run.composites import Composites
 from astra_sim.run.deadlock import check_finished
 from astra_sim.run.describe import OperationNames
+from astra_sim.run.finished import FinishedRun
 from astra_sim.run.inputs import RunInputs
 from astra_sim.run.lowering import TaskLowering
 from astra_sim.run.npu_durations import NpuDurations
@@ -180,38 +181,18 @@ def _run(
     except MemoryError:
         raise RunError(_out_of_memory(inputs, choice, engine)) from None
     check_finished(inputs, programs, names, engine, start_ps)
+    finished = FinishedRun(inputs, choice, programs, collectives, engine, start_ps, durations)
     path = None
     if keeps_path:
         from astra_sim.run.critical_path import make_path
 
         empty = explain.empty_network() if explain is not None and isinstance(network, EventNetwork) else None
-        path = make_path(
-            inputs=inputs,
-            session=session,
-            links=engine.critical_path(),
-            programs=programs,
-            collectives=collectives,
-            start_ps=start_ps,
-            empty=empty,
-            durations=durations,
-        )
+        path = make_path(finished, session, empty)
     shown = timeline_npus(programs, observed if timelines or keeps_path else (), path if explain is not None else None, choice)
-    every_npu = programs if npu_times else ()
-    record = make_record(
-        inputs=inputs,
-        choice=choice,
-        operations=programs[0].operations,
-        collectives=collectives,
-        engine=engine,
-        start_ps=start_ps,
-        observed=observed,
-        shown=shown,
-        every_npu=every_npu,
-        durations=durations,
-    )
+    record = make_record(finished, observed, shown, npu_times)
     record.path = path
     if timelines == "messages":
-        record.carried = carried_by({each.npu for each in record.observed}, engine.carried(), programs, collectives.planned, start_ps)
+        record.carried = carried_by(finished, {each.npu for each in record.observed})
     return record
 
 
