@@ -54,9 +54,10 @@ def astra() -> str:
     folder = Path(tempfile.mkdtemp(prefix="astra-warm-"))
     address = folder / "socket"
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    environment["PYTHONPATH"] = str(Path(__file__).parents[1])
-    command = [sys.executable, "-m", "support.warm", str(address)]
-    server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+    tests = str(Path(__file__).parents[1])
+    environment["PYTHONPATH"] = tests
+    command = [sys.executable, "-m", "support.warm", str(address)]  # it has the folder in which it starts on its path
+    server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, cwd=tests)
     assert server.stdin is not None
     assert server.stdout is not None
     assert server.stdout.readline() == b"ready\n"
