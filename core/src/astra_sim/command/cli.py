@@ -36,7 +36,54 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 
-class Commands(click.Group):
+class PluginGroup(click.Group):
+    """Commands whose names have two words, of which the first is that of the group: its own, if any, and those that any plugin may add."""
+
+    def full_name(self, name: str) -> str:
+        """The name of a command as plugins offer it."""
+        return f"{self.name} {name}"
+
+    def offered(self) -> dict[str, str]:
+        """The commands of plugins in this group, with their summaries."""
+        within = self.full_name("")
+        return {name.removeprefix(within): summary for name, summary in _offered().items() if name.startswith(within)}
+
+    def summaries(self) -> dict[str, str]:
+        """All commands by name, those of plugins with the summary that they offer, so that none is imported."""
+        own = {name: command.get_short_help_str(limit=80) for name, command in self.commands.items()}
+        return dict(sorted((self.offered() | own).items()))
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All commands."""
+        return list(self.summaries())
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """A command by its name in the group; that of a plugin is imported now."""
+        return super().get_command(ctx, cmd_name) or _command_of_plugins(self.full_name(cmd_name))
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the words name. Raises InputError with an installation hint if its package is absent."""
+        if args and self.get_command(ctx, args[0]) is None and not ctx.resilient_parsing:
+            from astra_sim.setup.plugins import shared_plugins
+
+            if hint := shared_plugins().install_hint("command", name := self.full_name(args[0])):
+                raise InputError(f"there is no command {name}; {hint}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(self.summaries().items()))
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
+        """Its commands, of which none is imported, and its options."""
+        from click.shell_completion import CompletionItem
+
+        result = [CompletionItem(name, help=summary) for name, summary in self.summaries().items() if name.startswith(incomplete)]
+        return result if not incomplete.startswith("-") else super().shell_complete(ctx, incomplete)
+
+
+class Commands(PluginGroup):
     """The commands of astra: `run`, which may be left out, its own others, and those of plugins."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -65,40 +112,24 @@ class Commands(click.Group):
         with guarded_inputs():
             return super().invoke(ctx)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands."""
-        with formatter.section("Commands"):
-            formatter.write_dl(self._summaries())
-
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
         """Commands and experiment files, other files if no command begins so, and the options of `run`."""
         from click.shell_completion import CompletionItem
 
         if incomplete.startswith("-"):
             return super().shell_complete(ctx, incomplete) + run.shell_complete(click.Context(run, parent=ctx), incomplete)
-        result = [CompletionItem(name, help=summary) for name, summary in self._summaries() if name.startswith(incomplete)]
+        result = [CompletionItem(name, help=summary) for name, summary in self.summaries().items() if name.startswith(incomplete)]
         return [*result, *ctx.find_root().obj.files(incomplete, ".toml" if result else "", folders=not result)]
 
-    def _summaries(self) -> list[tuple[str, str]]:
-        """All commands by name, those of plugins with the summary that they offer, so that none is imported."""
-        rows = [(name, command.get_short_help_str(limit=80)) for name, command in self.commands.items()]
-        return sorted([*rows, *self._offered().items()])
+    def full_name(self, name: str) -> str:
+        """The name itself."""
+        return name
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Own commands and those of plugins."""
-        return sorted({*super().list_commands(ctx), *self._offered()})
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """A command by name; that of a plugin is imported now."""
-        return super().get_command(ctx, cmd_name) or _command_of_plugins(cmd_name)
-
-    def _offered(self) -> dict[str, str]:
+    def offered(self) -> dict[str, str]:
         """The commands of plugins with their summaries. Those whose names have two words are one, by the first."""
         result: dict[str, str] = {}
         for name, summary in sorted(_offered().items()):
             first, _, second = name.partition(" ")
-            if first in self.commands:
-                continue
             result[first] = summary if not second else f"{result[first]}, {second}" if first in result else f"Commands: {second}"
         return result
 
@@ -140,44 +171,6 @@ def _read_and_written(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
         written += [os.path.join(folder, RESULT_FILE) for folder in folders]
     return read, written
-
-
-class PluginGroup(click.Group):
-    """Commands whose names have two words, of which the first is that of the group: its own, if any, and those that any plugin may add."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """The second words."""
-        return sorted(self._summaries())
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """A command by its second word; that of a plugin is imported now."""
-        return super().get_command(ctx, cmd_name) or _command_of_plugins(f"{self.name} {cmd_name}")
-
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that the words name. Raises InputError with an installation hint if its package is absent."""
-        if args and self.get_command(ctx, args[0]) is None and not ctx.resilient_parsing:
-            from astra_sim.setup.plugins import shared_plugins
-
-            if hint := shared_plugins().install_hint("command", f"{self.name} {args[0]}"):
-                raise InputError(f"there is no command {self.name} {args[0]}; {hint}")
-        return super().resolve_command(ctx, args)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands by their summaries, so that none is imported."""
-        with formatter.section("Commands"):
-            formatter.write_dl(sorted(self._summaries().items()))
-
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
-        """Its commands, of which none is imported, and its options."""
-        from click.shell_completion import CompletionItem
-
-        result = [CompletionItem(name, help=summary) for name, summary in sorted(self._summaries().items()) if name.startswith(incomplete)]
-        return result if not incomplete.startswith("-") else super().shell_complete(ctx, incomplete)
-
-    def _summaries(self) -> dict[str, str]:
-        within = f"{self.name} "
-        offered = {name.removeprefix(within): summary for name, summary in _offered().items() if name.startswith(within)}
-        return offered | {name: command.get_short_help_str(limit=80) for name, command in self.commands.items()}
 
 
 def _offered() -> dict[str, str]:
