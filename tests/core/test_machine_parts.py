@@ -11,7 +11,6 @@ import astra_sim
 import pytest
 from astra_sim import InputError, InputWarning, load_experiment
 from astra_sim.command import cli
-from astra_sim.options import missing_keys
 from astra_sim_compute_gpu import device, stack
 from astra_sim_compute_gpu.device_file import template
 from click.testing import CliRunner
@@ -288,5 +287,5 @@ def test_one_error_names_all_that_is_missing(text: str, why: str, tmp_path: Path
 
 
 def test_missing_keys_of_tables_in_tables() -> None:
-    assert missing_keys(device.GpuDevice, {"cast": {"efficiency": 1.0}, "attention": 3})[-2:] == ["elementwise", "cast.start_us"]
-    assert missing_keys(device.GpuDevice, None) == []
+    assert device.missing_keys(device.GpuDevice, {"cast": {"efficiency": 1.0}, "attention": 3})[-2:] == ["elementwise", "cast.start_us"]
+    assert device.missing_keys(device.GpuDevice, None) == []

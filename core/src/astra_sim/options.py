@@ -418,23 +418,6 @@ def _content_key(table: Mapping[str, Any], kind: type) -> tuple[type, bytes] | N
     return (kind, content) if len(content) <= _LONGEST_CONTENT else None
 
 
-def missing_keys(cls: Any, table: Any, prefix: str = "") -> list[str]:
-    """The keys that a table of an attrs class needs and does not have, with those of tables in it; none of other values."""
-    if not isinstance(table, Mapping):
-        return []
-    absent: list[str] = []
-    kinds = typing.get_type_hints(cls)
-    for field in attrs.fields(cls):
-        value, kind = table.get(field.name), kinds[field.name]
-        if field.name not in table:
-            absent += [f"{prefix}{field.name}"] if field.default is REQUIRED else []
-            continue
-        for part in (kind, *typing.get_args(kind)):
-            if isinstance(part, type) and attrs.has(part) and not _is_tuple(kind):
-                absent += missing_keys(part, value, f"{prefix}{field.name}.")
-    return absent
-
-
 def _explain(error: BaseException, where: str) -> str:
     """The first error, with the path of keys that leads to it.
 

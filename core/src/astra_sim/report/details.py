@@ -359,7 +359,6 @@ class RunDetails:
     _backend: Network
     _audit: Callable[[], list[Finding]]
     _group_names: Mapping[tuple[int, ...], str] = attrs.field(factory=dict)
-    _breakdown: list[Breakdown] = attrs.field(factory=list)  # made when it is asked for
 
     def __reduce__(self) -> tuple[Any, ...]:
         tables = {every: self.npu_tables(every) for every in (True, False)}
@@ -387,31 +386,28 @@ class RunDetails:
 
     def npu_tables(self, every: bool) -> NpuTables | None:
         """Tables of the time of all NPUs, with all rows or a few; None if they were not asked for."""
-        breakdown = self._breakdown_of_run()
-        return None if breakdown is None else breakdown.tables(every)
+        return None if self._breakdown is None else self._breakdown.tables(every)
 
     @property
     def npu_uses(self) -> list[NpuUses] | None:
         """When NPUs compute, communicate and access memory; None if that was not asked for."""
-        from astra_sim.report.npu_shares import NpuUses  # which needs this module
+        from astra_sim.report.npu_shares import NpuUses
 
-        breakdown = self._breakdown_of_run()
-        return None if breakdown is None else [NpuUses.of(share) for share in breakdown.shares]
+        return None if self._breakdown is None else [NpuUses.of(share) for share in self._breakdown.shares]
 
-    def _breakdown_of_run(self) -> Breakdown | None:
+    @functools.cached_property
+    def _breakdown(self) -> Breakdown | None:
         """The times of all NPUs by use; None if the run has not kept them."""
         if self._run.npu_times is None:
             return None
-        if not self._breakdown:
-            from astra_sim.report.breakdown import breakdown  # which needs this module
+        from astra_sim.report.breakdown import breakdown  # which a run without these tables does not need
 
-            self._breakdown.append(breakdown(self._graph, self._run.npu_times, self._backend, self._group_names))
-        return self._breakdown[0]
+        return breakdown(self._graph, self._run.npu_times, self._backend, self._group_names)
 
     @functools.cached_property
     def attribution(self) -> Attribution | None:
         """The time of NPU 0 by use; None if it has very many operations, or times of others that it depends on are not kept."""
-        from astra_sim.report.attribution import MOST_OPERATIONS, attribution_of, share_of_first  # which need this module
+        from astra_sim.report.attribution import MOST_OPERATIONS, attribution_of, share_of_first
 
         run, first = self._run, self._run.observed[0]
         if len(first.operations) > MOST_OPERATIONS:
@@ -424,7 +420,7 @@ class RunDetails:
         """The busy time of the units of all NPUs; None if it was not requested."""
         if self._run.npu_times is None:
             return None
-        from astra_sim.report.unit_times import unit_times  # which needs this module
+        from astra_sim.report.unit_times import unit_times
 
         return unit_times(self._run.npu_times)
 
@@ -433,7 +429,7 @@ class RunDetails:
         """When all NPUs did their operations; None if that was not asked for."""
         if self._run.npu_times is None:
             return None
-        from astra_sim.report.unit_times import operation_times  # which needs this module
+        from astra_sim.report.unit_times import operation_times
 
         return operation_times(self._run.npu_times)
 

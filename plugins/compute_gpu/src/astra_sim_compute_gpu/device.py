@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import os
+import typing
 from collections.abc import Mapping
 from typing import Any
 
 import attrs
 from astra_sim import InputError, option
 from astra_sim.errors import located
-from astra_sim.options import missing_keys, structure
+from astra_sim.options import structure
 from astra_sim.shapes import ELEMENT_BYTES
 from astra_sim.units import MIB
 
@@ -237,6 +238,23 @@ def device_of(table: dict[str, Any], where: str) -> GpuDevice:
             raise
         words = ", ".join(absent)
         raise InputError(f"{where}: missing: {words}; astra device shows all keys, and based_on = DEVICE gives their values") from None
+
+
+def missing_keys(cls: Any, table: Any, prefix: str = "") -> list[str]:
+    """The keys that a table of an attrs class needs and does not have, with those of tables in it; none of other values."""
+    if not isinstance(table, Mapping):
+        return []
+    absent: list[str] = []
+    kinds = typing.get_type_hints(cls)
+    for field in attrs.fields(cls):
+        value, kind = table.get(field.name), kinds[field.name]
+        if field.name not in table:
+            absent += [f"{prefix}{field.name}"] if field.default is attrs.NOTHING else []
+            continue
+        for part in (kind, *typing.get_args(kind)):
+            if isinstance(part, type) and attrs.has(part) and typing.get_origin(kind) is not tuple:
+                absent += missing_keys(part, value, f"{prefix}{field.name}.")
+    return absent
 
 
 def _missing(table: dict[str, Any]) -> list[str]:
