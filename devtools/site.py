@@ -126,8 +126,8 @@ def module_page(module: str) -> str:
 
 
 def package_page() -> str:
-    """The page of the names that the package itself has."""
-    return "# astra_sim\n\n::: astra_sim\n"
+    """The page of the names that the package itself has, with what they inherit: a `Result` has the figures of `RunFigures`."""
+    return "# astra_sim\n\n::: astra_sim\n    options:\n      inherited_members: true\n"
 
 
 def folder_page(folder: Path) -> str:

@@ -50,8 +50,8 @@ class PluginGroup(click.Group):
 
     def summaries(self) -> dict[str, str]:
         """All commands by name, those of plugins with the summary that they offer, so that none is imported."""
-        own = {name: command.get_short_help_str(limit=80) for name, command in self.commands.items()}
-        return dict(sorted((self.offered() | own).items()))
+        summaries = self.offered() | {name: command.get_short_help_str(limit=80) for name, command in self.commands.items()}
+        return dict(sorted(summaries.items()))
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """All commands."""
