@@ -264,8 +264,8 @@ def test_engines_agree_and_a_processor_does_one_thing_at_a_time(
     messages = [each.count(None) for each in programs]
     for name in ENGINES:
         engine = find_engine(name)(2, network())
-        engine.keep_causes(True)
-        engine.observe(1)
+        engine.record.keep_causes(True)
+        engine.record.observe(1)
         engine.set_overheads(lambda size, receives: receiving if receives else sending, shares)
         for npu, works in enumerate(programs):
             tasks = [Task(RECEIVE, 0, peer=shift(1)) for _ in range(messages[1 - npu])]
@@ -274,9 +274,9 @@ def test_engines_agree_and_a_processor_does_one_thing_at_a_time(
                 tasks.append(Task(SEND, 0, after, peer=shift(1)) if work is None else Task(COMPUTE, work, after))
             engine.add_program(tasks, [npu], lambda task, now: [])
         engine.run()
-        assert not engine.unfinished()
-        times = [[list(each) for each in engine.times(npu)] for npu in range(2)]
-        answers.append((engine.now, engine.events, times, engine.carried(), engine.critical_path()))
+        assert not engine.record.unfinished()
+        times = [[list(each) for each in engine.record.times(npu)] for npu in range(2)]
+        answers.append((engine.now, engine.events, times, engine.record.carried(), engine.record.critical_path()))
     assert answers[0] == answers[1]
     now, _, _, carried, path = answers[0]
     assert [link.end - link.begin for link in carried] == [LATENCY * NS] * sum(messages)

@@ -50,7 +50,7 @@ def test_a_task_starts_when_all_it_waits_for_has_ended(make: Make) -> None:
     engine.add_program([Task(TIMER, 5), Task(TIMER, 7), Task(TIMER, 1, (0, 1))], [0], nothing)
     assert not engine.run()
     assert engine.now == 8
-    assert [list(times) for times in engine.times(0)] == [[0, 0, 7], [5, 7, 8]]
+    assert [list(times) for times in engine.record.times(0)] == [[0, 0, 7], [5, 7, 8]]
 
 
 def test_a_join_ends_at_once_and_a_collective_is_told_the_time(make: Make) -> None:
@@ -64,15 +64,15 @@ def test_a_join_ends_at_once_and_a_collective_is_told_the_time(make: Make) -> No
     engine.add_program([Task(TIMER, 3), Task(COLLECTIVE, 99, (0,)), Task(JOIN, 0, (1,))], [0], issue)
     engine.run()
     assert result == [(1, 3)]
-    assert engine.times(0)[1][2] == 3
+    assert engine.record.times(0)[1][2] == 3
 
 
 def test_a_collective_ends_its_delay_after_its_last_chunk(make: Make) -> None:
     engine = make(1)
     engine.add_program([Task(COLLECTIVE, 7)], [0], lambda task, now: [[timed(5), timed(5)], [timed(3)]])
     engine.run()
-    assert engine.times(0)[1][0] == 17
-    assert [(step.step, step.queued_at, step.started_at, step.ended_at) for step in engine.phase_steps(0)] == [
+    assert engine.record.times(0)[1][0] == 17
+    assert [(step.step, step.queued_at, step.started_at, step.ended_at) for step in engine.record.phase_steps(0)] == [
         (0, 0, 0, 5),
         (1, 5, 5, 10),
         (2, 0, 0, 3),
@@ -91,7 +91,7 @@ def test_a_collective_is_planned_once_for_all_npus(make: Make) -> None:
     engine.run()
     assert planned == [0, 1]
     assert engine.now == 8
-    assert not engine.unfinished()
+    assert not engine.record.unfinished()
 
 
 def test_accesses_at_one_port_take_turns(make: Make) -> None:
@@ -100,7 +100,7 @@ def test_accesses_at_one_port_take_turns(make: Make) -> None:
     engine.add_program([Task(ACCESS, 10), Task(ACCESS, 5, (0,)), Task(TIMER, 1, (1,))], range(4), nothing)
     engine.run()
     # NPU 0: 0 to 10, then after the 10 of NPU 1: 20 to 25; NPU 1: 10 to 20, then 25 to 30.
-    assert [list(times) for times in engine.times(0)] == [[0, 10, 25], [10, 25, 26]]
+    assert [list(times) for times in engine.record.times(0)] == [[0, 10, 25], [10, 25, 26]]
     assert engine.now == 31
 
 
@@ -110,8 +110,8 @@ def test_a_unit_does_one_task_at_a_time_lowest_number_first(make: Make) -> None:
     engine.add_program(tasks, [0], nothing)
     engine.run()
     # When the first ends, the second becomes ready and goes before the third, which has waited.
-    assert list(engine.times(0)[1]) == [10, 15, 25, 3, 1]
-    assert engine.ended_at() == [25]
+    assert list(engine.record.times(0)[1]) == [10, 15, 25, 3, 1]
+    assert engine.record.ended_at() == [25]
 
 
 def test_a_send_ends_when_its_message_arrives_and_so_does_the_receive(make: Make) -> None:
@@ -121,8 +121,8 @@ def test_a_send_ends_when_its_message_arrives_and_so_does_the_receive(make: Make
     engine.add_program([Task(SEND, 0, (), -1, to, 50), Task(TIMER, 400), Task(RECEIVE, 0, (1,), -1, source, 50)], range(2), nothing)
     engine.add_program([Task(RECEIVE, 0, (), -1, source, 50), Task(SEND, 0, (0,), -1, to, 50)], [2], nothing)
     engine.run()
-    assert [list(times) for times in engine.times(0)] == [[0, 0, 400], [150, 400, 400]]
-    assert engine.ended_at() == [400, 400, 300]
+    assert [list(times) for times in engine.record.times(0)] == [[0, 0, 400], [150, 400, 400]]
+    assert engine.record.ended_at() == [400, 400, 300]
     assert engine.messages == 3
 
 
@@ -141,14 +141,14 @@ def test_a_receive_of_other_bytes_or_tag_does_not_get_the_message(make: Make) ->
     engine.add_program([Task(SEND, 0, (), -1, shift(1), 50, 3)], [0], nothing)
     engine.add_program([Task(RECEIVE, 0, (), -1, shift(-1), 50, 4), Task(RECEIVE, 0, (), -1, shift(-1), 51, 3)], [1], nothing)
     engine.run()
-    assert engine.unfinished() == [(1, 0, True), (1, 1, True)]
+    assert engine.record.unfinished() == [(1, 0, True), (1, 1, True)]
 
 
 def test_long_chains_of_joins_need_no_deep_stack(make: Make) -> None:
     engine = make(1)
     engine.add_program([Task(JOIN, 0, (number - 1,) if number else ()) for number in range(50_000)], [0], nothing)
     engine.run()
-    assert not engine.unfinished()
+    assert not engine.record.unfinished()
 
 
 @pytest.mark.parametrize(("slots", "ends"), [(1, [10, 20, 30]), (2, [10, 10, 20]), (3, [10, 10, 10])])
@@ -157,8 +157,8 @@ def test_a_queue_runs_as_many_chunks_as_it_has_slots(make: Make, slots: int, end
     engine.add_queues([(slots, first_come)])
     engine.add_program([Task(COLLECTIVE, 0)], [0], lambda task, now: [[timed(10, queue=0)]] * 3)
     engine.run()
-    assert [step.ended_at for step in engine.phase_steps(0)] == ends
-    assert [step.queued_at for step in engine.phase_steps(0)] == [0, 0, 0]
+    assert [step.ended_at for step in engine.record.phase_steps(0)] == ends
+    assert [step.queued_at for step in engine.record.phase_steps(0)] == [0, 0, 0]
 
 
 def test_a_queue_keeps_its_order_among_those_that_wait(make: Make) -> None:
@@ -166,7 +166,7 @@ def test_a_queue_keeps_its_order_among_those_that_wait(make: Make) -> None:
     engine.add_queues([(1, by_priority)])
     engine.add_program([Task(COLLECTIVE, 0)], [0], lambda task, now: [[timed(10, queue=0, priority=p)] for p in (1, 2, 3)])
     engine.run()
-    assert [step.ended_at for step in engine.phase_steps(0)] == [10, 30, 20]
+    assert [step.ended_at for step in engine.record.phase_steps(0)] == [10, 30, 20]
 
 
 def test_a_part_enters_its_queue_before_the_slot_that_the_one_before_it_leaves_is_given_away(make: Make) -> None:
@@ -175,7 +175,7 @@ def test_a_part_enters_its_queue_before_the_slot_that_the_one_before_it_leaves_i
     first = [timed(10, queue=0, priority=5), timed(10, queue=0, priority=5)]
     engine.add_program([Task(COLLECTIVE, 0)], [0], lambda task, now: [first, [timed(10, queue=0, priority=1)]])
     engine.run()
-    assert [step.started_at for step in engine.phase_steps(0)] == [0, 10, 20]
+    assert [step.started_at for step in engine.record.phase_steps(0)] == [0, 10, 20]
 
 
 def test_an_order_that_gives_no_place_is_an_error(make: Make) -> None:
@@ -232,7 +232,7 @@ def phase(make: Make, schedule: Schedule, together: bool = True, **options: Any)
     platform = Platform((Dimension(Line(), schedule.ranks, 1, 1.0, 1.0),))
     engine = make(schedule.ranks, Fixed(platform), **options)
     for npu in range(schedule.ranks):
-        engine.observe(npu)
+        engine.record.observe(npu)
     groups = engine.add_groups([range(schedule.ranks)])
     number = engine.add_phase(engine.add_schedule(lower(schedule), groups), together=together)
     engine.add_program([Task(COLLECTIVE, 0)], range(schedule.ranks), lambda task, now: [[PhaseStep(job(), phase=number)]])
@@ -243,7 +243,7 @@ def test_a_step_waits_for_the_credit_of_the_message_before_it(make: Make) -> Non
     request = Request(Collective.ALL_GATHER, 3, 50)
     engine = phase(make, Schedule.shared(request, [exchange(shift(1), 50, times=2)]), endpoint_ps=10)
     engine.run()
-    (step,) = engine.phase_steps(0)
+    (step,) = engine.record.phase_steps(0)
     assert step.ended_at == 10 + 2 * (150 + 10)
     assert engine.messages == 6
     assert (step.delay_sum, step.received) == (2 * 150, 2)
@@ -259,11 +259,11 @@ def test_ranks_in_step_end_together_however_many_they_are(size: int, groups: int
     schedule = Schedule.shared(Request(Collective.ALL_GATHER, size, 50), [exchange(shift(1), 50, times=3)])
     kind = engine.add_phase(engine.add_schedule(lower(schedule), number), together=False)
     for npu in range(npus):
-        engine.observe(npu)
+        engine.record.observe(npu)
     engine.add_program([Task(COLLECTIVE, 0)], range(npus), lambda task, now: [[PhaseStep(job(), phase=kind)]])
     engine.run()
     assert engine.messages == 3 * npus
-    assert {(step.ended_at, step.delay_sum) for npu in range(npus) for step in engine.phase_steps(npu)} == {(10 + 3 * 160, 450)}
+    assert {(step.ended_at, step.delay_sum) for npu in range(npus) for step in engine.record.phase_steps(npu)} == {(10 + 3 * 160, 450)}
 
 
 def test_reduced_bytes_cost_time_in_memory(make: Make) -> None:
@@ -290,8 +290,8 @@ def test_a_message_may_come_before_its_receive_is_posted(make: Make) -> None:
     ]
     engine = phase(make, Schedule.per_rank(request, programs), endpoint_ps=500)
     engine.run()
-    assert engine.phase_steps(0)[0].ended_at == 1000
-    assert engine.phase_steps(0)[0].delay_sum == 0
+    assert engine.record.phase_steps(0)[0].ended_at == 1000
+    assert engine.record.phase_steps(0)[0].delay_sum == 0
 
 
 @pytest.mark.parametrize(("together", "end"), [(True, 1100), (False, 500)])
@@ -300,7 +300,7 @@ def test_the_parts_of_a_phase_end_together_or_each_by_itself(make: Make, togethe
     programs = [RankProgram((send(rank(1), 0),)), RankProgram((receive(rank(0), 0),))]
     engine = phase(make, Schedule.per_rank(request, programs), together, endpoint_ps=500)
     engine.run()
-    assert engine.phase_steps(0)[0].ended_at == end
+    assert engine.record.phase_steps(0)[0].ended_at == end
     assert engine.now == 1100
 
 
@@ -308,8 +308,8 @@ def test_what_cannot_finish_is_left_over(make: Make) -> None:
     request = Request(Collective.ALL_GATHER, 2, 50)
     engine = phase(make, Schedule.shared(request, [exchange(shift(1), 50, after=2)]))
     assert not engine.run()
-    assert engine.unfinished() == [(0, 0, True), (1, 0, True)]
-    assert [(state.npu, state.tokens, state.next_action, list(state.posted)) for state in engine.blocked_ranks()] == [
+    assert engine.record.unfinished() == [(0, 0, True), (1, 0, True)]
+    assert [(state.npu, state.tokens, state.next_action, list(state.posted)) for state in engine.record.blocked_ranks()] == [
         (0, 1, 0, []),
         (1, 1, 0, []),
     ]
@@ -320,7 +320,7 @@ def test_a_rank_without_steps_ends_with_its_token(make: Make) -> None:
     programs = [*pair, RankProgram(())]
     engine = phase(make, Schedule.per_rank(Request(Collective.ALL_GATHER, 3, 50), programs), together=False, endpoint_ps=10)
     engine.run()
-    assert [engine.phase_steps(npu)[0].ended_at for npu in range(3)] == [10 + 150 + 10, 10 + 150 + 10, 10]
+    assert [engine.record.phase_steps(npu)[0].ended_at for npu in range(3)] == [10 + 150 + 10, 10 + 150 + 10, 10]
 
 
 def test_a_receive_whose_message_does_not_come_is_named(make: Make) -> None:
@@ -328,7 +328,7 @@ def test_a_receive_whose_message_does_not_come_is_named(make: Make) -> None:
     programs = [RankProgram((receive(rank(1), 0, after=0),), starts=0), RankProgram((send(rank(0), 0, after=1),), starts=0)]
     engine = phase(make, Schedule.per_rank(request, programs))
     engine.run()
-    assert [(state.npu, list(state.posted)) for state in engine.blocked_ranks()] == [(0, [0]), (1, [])]
+    assert [(state.npu, list(state.posted)) for state in engine.record.blocked_ranks()] == [(0, [0]), (1, [])]
 
 
 def test_a_run_may_be_cut_into_slices(make: Make) -> None:

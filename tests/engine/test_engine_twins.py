@@ -22,7 +22,7 @@ SUPPORT = {"ids", "errors", "causal_keys", "event_queue", "receipts", "host", "i
 SUPPORT |= {"pending_links", "under_way"}
 """Headers of C++ beside the parts."""
 
-NAMES = {"ReferenceEngine": "Machine", "_try": "attempt"}
+NAMES = {"ReferenceEngine": "Machine", "ReferenceRecord": "Record", "_try": "attempt"}
 """What has another name in C++, where `try` is a keyword."""
 
 WITHIN = {"_Side": "SharedBus", "WaitingNode": "Waiting"}
@@ -49,7 +49,7 @@ ONLY_CPP = {
     "Units": {"release"},
     "Tasks": {"observe", "is_observed", "started"},
     "Causes": {"messages"},
-    "Machine": {"set_table"},
+    "Machine": {"set_table", "record"},
 }
 """Public methods: of what is an attribute in Python, or is not needed there."""
 

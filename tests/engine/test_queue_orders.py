@@ -125,7 +125,7 @@ def run(engine: str, order: Order, jobs: Sequence[Job], slots: int = 1) -> list[
     tasks = [Task(1, 0), Task(1, 35), Task(1, 900), *(Task(COLLECTIVE, 0, (number,)) for number in range(3))]
     result.add_program(tasks, [0], lambda task, now: [[PhaseStep(job, 0, -1, 10 + job.bytes, (), 1)] for job in jobs])
     assert not result.run()
-    return list(result.phase_steps(0))
+    return list(result.record.phase_steps(0))
 
 
 @settings(max_examples=150, deadline=None)

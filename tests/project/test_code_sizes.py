@@ -15,7 +15,6 @@ LARGE_CLASSES = {
     "core/src/astra_sim/engine/interface.py:Engine": (28, 0),
     "core/src/astra_sim/engine/reference/machine.py:ReferenceEngine": (33, 10),
     "plugins/engine/native/events.hpp:Events": (28, 16),
-    "plugins/engine/native/machine.hpp:Machine": (36, 10),
     "plugins/engine/native/phases.hpp:Phases": (31, 9),
     "plugins/engine/native/tasks.hpp:Tasks": (27, 15),
     "plugins/engine/src/astra_sim_engine/machine.py:CompiledEngine": (37, 10),

@@ -153,7 +153,7 @@ def run(case: dict[str, Any], made: Any, name: str) -> Any:
     ]
     engine.add_program([Task(COLLECTIVE, 0)], range(platform.npus), lambda task, now: issued)
     engine.run()
-    assert not engine.unfinished()
+    assert not engine.record.unfinished()
     return engine
 
 
@@ -181,7 +181,7 @@ def test_collectives_finish_when_those_of_astra_sim_do(prefix: str, tmp_path: Pa
         if count <= FEASIBLE:
             in_python += 1
             engine = run(case, result, "python")
-            times = [engine.times(npu)[1][0] // 1000 for npu in range(result.platform.npus)]
+            times = [engine.record.times(npu)[1][0] // 1000 for npu in range(result.platform.npus)]
             right = (min(times), max(times), expected.get("list", times)) == (expected["min"], expected["max"], times)
         else:
             right = run(case, result, "auto").now // 1000 == expected["max"]

@@ -68,13 +68,13 @@ def test_who_comes_first_decides_and_the_others_wait(engine: str) -> None:
         result = find_engine(engine)(2)
         result.add_queues([(1, lambda jobs, started, job: started)])
         for npu, delays in enumerate([(0, 5), (105, 5)]):
-            result.observe(npu)
+            result.record.observe(npu)
             tasks = [Task(1, delays[0]), Task(1, delays[1]), Task(COLLECTIVE, 0, (0,)), Task(COLLECTIVE, 0, (1,))]
             result.add_program(tasks, [npu], issue, agreement)
         assert not result.run()
         # NPU 0 begins task 2 at 0, and task 3 at 100. NPU 1 has task 3 from 5 on, and task 2 from 105 on.
-        assert list(result.times(0)[1][2:]) == [100, 200]
-        assert list(result.times(1)[1][2:]) == ends
+        assert list(result.record.times(0)[1][2:]) == [100, 200]
+        assert list(result.record.times(1)[1][2:]) == ends
 
 
 @pytest.mark.parametrize("times", ["alike", "own"])

@@ -33,7 +33,8 @@ Machine::Machine(Options options, Host& host)
       chunks_(events_, phases_, agreements_, host, options_.npus, *this),
       collectives_(events_, phases_, chunks_, host),
       point_to_point_(events_, transport_, options_.npus, options_.rendezvous),
-      tasks_(events_, processors_, collectives_, point_to_point_, agreements_, host, options_.npus) {}
+      tasks_(events_, processors_, collectives_, point_to_point_, agreements_, host, options_.npus),
+      record_(events_, phases_, chunks_, collectives_, point_to_point_, tasks_) {}
 
 // -- building ---------------------------------------------------------------------------------------------------------
 
@@ -63,17 +64,6 @@ ScheduleId Machine::add_schedule(RankPrograms programs, GroupsId groups) { retur
 
 PhaseKindId Machine::add_phase(ScheduleId schedule, std::int32_t queue, bool together, Time endpoint_ps, bool barrier) {
   return phases_.add_phase(schedule, queue, together, endpoint_ps, barrier);
-}
-
-void Machine::observe(NpuId npu) {
-  if (tasks_.is_observed(npu)) return;
-  tasks_.observe(npu);
-  chunks_.observe(npu);
-}
-
-NpuId Machine::observed(NpuId npu) const {
-  if (!tasks_.is_observed(npu)) invalid("NPU " + std::to_string(npu) + " is not observed");
-  return npu;
 }
 
 // -- running ----------------------------------------------------------------------------------------------------------

@@ -1,5 +1,5 @@
-// The engine: owns its parts, dispatches events, and answers. Its meaning is that of astra_sim/engine/reference, which has the same
-// parts with the same names in Python. Its input is described in astra_sim/engine/interface.py.
+// The engine: owns its parts, and dispatches events. Its meaning is that of astra_sim/engine/reference, which has the same parts
+// with the same names in Python. Its input is described in astra_sim/engine/interface.py.
 //
 //   causes           which event has brought about which
 //   events           events, and their order
@@ -13,6 +13,7 @@
 //   collectives      which chunks a collective becomes, and who shares them
 //   point_to_point   messages between two tasks
 //   tasks            the programs of NPUs, and the units that their tasks need
+//   record           what is known of a run
 #pragma once
 
 #include <cstdint>
@@ -27,6 +28,7 @@
 #include "phases.hpp"
 #include "point_to_point.hpp"
 #include "processors.hpp"
+#include "record.hpp"
 #include "tasks.hpp"
 #include "transport.hpp"
 
@@ -55,24 +57,8 @@ class Machine : private ChunkListener {
   GroupsId add_groups(std::vector<NpuId> members, std::uint32_t size, bool loop_back);
   ScheduleId add_schedule(RankPrograms programs, GroupsId groups);
   PhaseKindId add_phase(ScheduleId schedule, std::int32_t queue, bool together, Time endpoint_ps, bool barrier);
-  void observe(NpuId npu);
-  void keep_causes(bool messages) { events_.keep_causes(messages); }
 
-  // Answers; those about one NPU raise std::invalid_argument where it is not observed.
-  const TaskTimes& times(NpuId npu) const { return tasks_.times(observed(npu)); }
-  std::vector<SendRecord> sends(NpuId npu) const { return tasks_.sends(observed(npu)); }
-  std::vector<Time> ended_at() const { return tasks_.ended_at(); }
-  std::vector<PhaseStepRecord> phase_steps(NpuId npu) const { return chunks_.records(observed(npu)); }
-  std::vector<std::uint64_t> uses() const { return collectives_.uses(); }
-  const CausalKey& causal_key(PhaseKindId phase) const { return phases_.causal_key(phase); }
-  std::vector<Unfinished> unfinished() const { return tasks_.unfinished(); }
-  std::vector<Unreceived> unreceived() const { return point_to_point_.unreceived(); }
-  std::vector<RankState> blocked_ranks() const { return chunks_.blocked_ranks(); }
-  // The links that lead to the last event; none if causes are not kept.
-  std::vector<Link> critical_path() const { return events_.causes() ? events_.causes()->path() : std::vector<Link>(); }
-
-  // The messages that have arrived; none where they are not kept.
-  std::vector<Link> carried() const { return events_.causes() ? events_.causes()->messages() : std::vector<Link>(); }
+  Record& record() { return record_; }
 
   // Run until nothing is left (false), or for some events (0: without end) and the rest of their instant (true).
   bool run(std::uint64_t events);
@@ -87,7 +73,6 @@ class Machine : private ChunkListener {
   Label label(const EventPayload& what) const;
   // The one way back up: the last chunk of a collective lets its task end.
   void chunk_ended(TaskId task, CollectiveId collective) override;
-  NpuId observed(NpuId npu) const;
 
   Options options_;
   Events events_;
@@ -99,6 +84,7 @@ class Machine : private ChunkListener {
   Collectives collectives_;
   PointToPoint point_to_point_;
   Tasks tasks_;
+  Record record_;
 };
 
 }  // namespace astra::engine

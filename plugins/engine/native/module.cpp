@@ -370,12 +370,12 @@ class Machine {
   }
 
   nb::tuple times(std::int64_t npu) {
-    const engine::TaskTimes& times = own().times(count(npu, "NPU"));
+    const engine::TaskTimes& times = own().record().times(count(npu, "NPU"));
     return nb::make_tuple(bytes_of(times.ready), bytes_of(times.ended));
   }
 
   nb::tuple sends(std::int64_t npu) {
-    const std::vector<engine::SendRecord> sends = own().sends(count(npu, "NPU"));
+    const std::vector<engine::SendRecord> sends = own().record().sends(count(npu, "NPU"));
     return nb::make_tuple(column_of(sends, [](const engine::SendRecord& send) { return send.task; }),
                           column_of(sends, [](const engine::SendRecord& send) { return send.began_at; }));
   }
@@ -383,7 +383,7 @@ class Machine {
   // Columns in the order of astra_sim.engine.PhaseStepRecord.
   nb::list phase_steps(std::int64_t npu) {
     using Record = engine::PhaseStepRecord;
-    const std::vector<Record> records = own().phase_steps(count(npu, "NPU"));
+    const std::vector<Record> records = own().record().phase_steps(count(npu, "NPU"));
     nb::list columns;
     columns.append(column_of(records, [](const Record& record) { return record.task; }));
     columns.append(column_of(records, [](const Record& record) { return record.step; }));
@@ -395,8 +395,8 @@ class Machine {
     return columns;
   }
 
-  nb::list critical_path() { return links_of(own().critical_path()); }
-  nb::list carried() { return links_of(own().carried()); }
+  nb::list critical_path() { return links_of(own().record().critical_path()); }
+  nb::list carried() { return links_of(own().record().carried()); }
 
   // Columns in the order of astra_sim.engine.Link.
   static nb::list links_of(const std::vector<engine::Link>& links) {
@@ -415,13 +415,13 @@ class Machine {
 
   nb::list unfinished() {
     nb::list rows;
-    for (const engine::Unfinished& task : own().unfinished()) rows.append(nb::make_tuple(task.npu, task.task, task.begun));
+    for (const engine::Unfinished& task : own().record().unfinished()) rows.append(nb::make_tuple(task.npu, task.task, task.begun));
     return rows;
   }
 
   nb::list unreceived() {
     nb::list rows;
-    for (const engine::Unreceived& message : own().unreceived()) {
+    for (const engine::Unreceived& message : own().record().unreceived()) {
       rows.append(nb::make_tuple(message.source, message.destination, message.tag, message.bytes, message.count));
     }
     return rows;
@@ -429,7 +429,7 @@ class Machine {
 
   nb::list blocked_ranks() {
     nb::list rows;
-    for (const engine::RankState& state : own().blocked_ranks()) {
+    for (const engine::RankState& state : own().record().blocked_ranks()) {
       rows.append(nb::make_tuple(state.task, state.chunk, state.step, state.npu, state.schedule, state.place, state.tokens, state.arrivals,
                                  state.next_action, state.posted));
     }
@@ -570,16 +570,16 @@ NB_MODULE(_compiled, module) {
       .def("add_groups", &Machine::add_groups)
       .def("add_schedule", &Machine::add_schedule)
       .def("add_phase", &Machine::add_phase)
-      .def("observe", [](Machine& self, std::int64_t npu) { self.own().observe(count(npu, "NPU")); })
-      .def("keep_causes", [](Machine& self, bool messages) { self.own().keep_causes(messages); })
+      .def("observe", [](Machine& self, std::int64_t npu) { self.own().record().observe(count(npu, "NPU")); })
+      .def("keep_causes", [](Machine& self, bool messages) { self.own().record().keep_causes(messages); })
       .def("carried", &Machine::carried)
       .def("critical_path", &Machine::critical_path)
       .def("times", &Machine::times)
       .def("sends", &Machine::sends)
-      .def("ended_at", [](Machine& self) { return self.own().ended_at(); })
+      .def("ended_at", [](Machine& self) { return self.own().record().ended_at(); })
       .def("phase_steps", &Machine::phase_steps)
-      .def("uses", [](Machine& self) { return self.own().uses(); })
-      .def("causal_key", [](Machine& self, std::int64_t phase) { return self.own().causal_key(count(phase, "phase")); })
+      .def("uses", [](Machine& self) { return self.own().record().uses(); })
+      .def("causal_key", [](Machine& self, std::int64_t phase) { return self.own().record().causal_key(count(phase, "phase")); })
       .def("unfinished", &Machine::unfinished)
       .def("unreceived", &Machine::unreceived)
       .def("blocked_ranks", &Machine::blocked_ranks)

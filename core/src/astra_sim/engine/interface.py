@@ -222,6 +222,49 @@ class PathEdge(NamedTuple):
     bytes: int
 
 
+class EngineRecord(Protocol):
+    """What an engine records of its run: the past, as far as it is to be kept, and what has not ended. It can be read at any time."""
+
+    def keep_causes(self, messages: bool = False) -> None:
+        """Keep which event brings about which, before the run; with `messages` all of these, too."""
+
+    def observe(self, npu: int) -> None:
+        """Keep the moments of an NPU, before it has its program. NPU 0 is observed always."""
+
+    def times(self, npu: int) -> tuple[Sequence[int], Sequence[int]]:
+        """When the tasks of an observed NPU were ready and when they ended (-1: not yet)."""
+
+    def sends(self, npu: int) -> tuple[Sequence[int], Sequence[int]]:
+        """The sends of an observed NPU that have begun, by number of the task: the tasks, and when they began."""
+
+    def ended_at(self) -> list[int]:
+        """When the last task of each NPU so far ended (-1: none has)."""
+
+    def phase_steps(self, npu: int) -> PhaseStepRecords:
+        """The phase steps of chunks on an observed NPU, in the order in which they were issued."""
+
+    def uses(self) -> list[int]:
+        """The number of collectives that became each plan: for every answer of `issue`, in order."""
+
+    def causal_key(self, phase: int) -> CausalKey:
+        """The latest causal key of the ranks with which a phase ended last; empty if they end each by itself."""
+
+    def critical_path(self) -> list[PathEdge]:
+        """The links from the start to the last event, each from the end of the one before it."""
+
+    def carried(self) -> list[PathEdge]:
+        """The messages that have arrived, in that order, if they are kept: of phases, and of SEND tasks."""
+
+    def unfinished(self) -> list[tuple[int, int, bool]]:
+        """The tasks that have not ended: NPU, number, and whether it has begun; one that is ready may wait for its unit."""
+
+    def unreceived(self) -> list[tuple[int, int, int, int, int]]:
+        """The messages of tasks that have arrived and that no task has received: source, destination, tag, bytes, and how many."""
+
+    def blocked_ranks(self) -> list[RankState]:
+        """The ranks of phases that have started and not ended, by task, chunk, step and NPU."""
+
+
 class Engine(Protocol):
     """Runs programs on NPUs 0 to `npus` - 1."""
 
@@ -244,6 +287,10 @@ class Engine(Protocol):
     @property
     def undelivered(self) -> int:
         """Messages that an event network was given and has not delivered."""
+
+    @property
+    def record(self) -> EngineRecord:
+        """What is known of the run."""
 
     def add_queues(self, queues: Sequence[tuple[int, Order]]) -> None:
         """Give every NPU queues: the slots and the order of each."""
@@ -297,50 +344,11 @@ class Engine(Protocol):
         number. It happens anew, on all its NPUs, for every phase step of a collective's chunks that has this number.
         """
 
-    def keep_causes(self, messages: bool = False) -> None:
-        """Keep which event brings about which, before the run; with `messages` all of these, too."""
-
-    def critical_path(self) -> list[PathEdge]:
-        """The links from the start to the last event, each from the end of the one before it."""
-
-    def carried(self) -> list[PathEdge]:
-        """The messages that have arrived, in that order, if they are kept: of phases, and of SEND tasks."""
-
-    def observe(self, npu: int) -> None:
-        """Keep the moments of an NPU, before it has its program. NPU 0 is observed always."""
-
     def run(self, events: int | None = None) -> bool:
         """Run until nothing is left to do, or for some `events` and the rest of their instant; returns whether something is left.
 
         Raises UnlikeCollectivesError.
         """
-
-    def times(self, npu: int) -> tuple[Sequence[int], Sequence[int]]:
-        """When the tasks of an observed NPU were ready and when they ended (-1: not yet)."""
-
-    def sends(self, npu: int) -> tuple[Sequence[int], Sequence[int]]:
-        """The sends of an observed NPU that have begun, by number of the task: the tasks, and when they began."""
-
-    def ended_at(self) -> list[int]:
-        """When the last task of each NPU so far ended (-1: none has)."""
-
-    def phase_steps(self, npu: int) -> PhaseStepRecords:
-        """The phase steps of chunks on an observed NPU, in the order in which they were issued."""
-
-    def uses(self) -> list[int]:
-        """The number of collectives that became each plan: for every answer of `issue`, in order."""
-
-    def causal_key(self, phase: int) -> CausalKey:
-        """The latest causal key of the ranks with which a phase ended last; empty if they end each by itself."""
-
-    def unfinished(self) -> list[tuple[int, int, bool]]:
-        """The tasks that have not ended: NPU, number, and whether it has begun; one that is ready may wait for its unit."""
-
-    def unreceived(self) -> list[tuple[int, int, int, int, int]]:
-        """The messages of tasks that have arrived and that no task has received: source, destination, tag, bytes, and how many."""
-
-    def blocked_ranks(self) -> list[RankState]:
-        """The ranks of phases that have started and not ended, by task, chunk, step and NPU."""
 
 
 class EngineType(Protocol):

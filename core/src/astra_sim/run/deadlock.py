@@ -36,7 +36,7 @@ class _Inquest:
 
     def check(self, start_ps: int) -> None:
         """Raise an error unless all operations have ended, and all messages were delivered and received."""
-        unfinished, unreceived, lost = self._engine.unfinished(), self._unreceived(), self._lost()
+        unfinished, unreceived, lost = self._engine.record.unfinished(), self._unreceived(), self._lost()
         if unfinished:
             lines = self._point_to_point(unfinished) + unreceived + self._ranks() + self._not_begun(unfinished)
             now_ns = (start_ps + self._engine.now) / 1000
@@ -51,7 +51,7 @@ class _Inquest:
 
     def _own_orders(self) -> str:
         """Advice if ranks that have begun wait, and the system lets NPUs begin chunks each in its own order; empty otherwise."""
-        if not self._inputs.system.own_orders or not self._engine.blocked_ranks():
+        if not self._inputs.system.own_orders or not self._engine.record.blocked_ranks():
             return ""
         advice = self._inputs.system.own_orders_advice
         return f"; each NPU begins chunks in its own order{f'; {advice}' if advice else ''}"
@@ -67,7 +67,7 @@ class _Inquest:
     def _unreceived(self) -> list[str]:
         """The messages that have arrived and that nothing receives."""
         lines = []
-        for source, destination, tag, size, count in self._engine.unreceived():
+        for source, destination, tag, size, count in self._engine.record.unreceived():
             number = self._program_of[source]
             rows = operation_rows(self._programs[number].operations)
             alike = {kind for kind, operation in enumerate(rows.kinds) if self._sends(operation, source, destination, tag, size)}
@@ -97,7 +97,7 @@ class _Inquest:
     def _ranks(self) -> list[str]:
         """The ranks of phases that have begun. Messages that do not come explain the rest, so they go first."""
         lines: list[str] = []
-        blocked_ranks = self._engine.blocked_ranks()
+        blocked_ranks = self._engine.record.blocked_ranks()
         for state in blocked_ranks:
             where = f"{self._name(state.npu, state.task)}, chunk {state.chunk}, phase {state.step + 1}"
             lines.extend(f"{line} ({where})" for line in describe_rank(state))

@@ -39,7 +39,7 @@ def observe_every_npu(engine: Engine, programs: Sequence[NpuProgram]) -> None:
     """Let an engine keep the moments of all NPUs that it simulates, before it has their programs."""
     for program in programs:
         for npu in program.npus:
-            engine.observe(npu)
+            engine.record.observe(npu)
 
 
 def times_of_npus(run: FinishedRun) -> list[NpuTimes]:
@@ -57,8 +57,8 @@ def times_of_npus(run: FinishedRun) -> list[NpuTimes]:
         whole = expanded.rows is inputs.rows(program.operations)
         units = [unit_of(kind, inputs.system) if whole else -1 for kind in expanded.rows.kinds]
         for npu in program.npus:
-            ready, ended = expanded.times(*map(run.later, run.engine.times(npu)))
-            sends, sent = run.engine.sends(npu)
+            ready, ended = expanded.times(*map(run.later, run.engine.record.times(npu)))
+            sends, sent = run.engine.record.sends(npu)
             result.append(
                 NpuTimes(
                     members=members[npu],

@@ -150,10 +150,10 @@ class PhaseTimer:
             return self._links_of_chain(schedule, dimension, endpoint_ps)
         ranks = 1 if symmetric else dimension.size
         engine = self._engine(dimension, ranks, endpoint_ps)
-        engine.keep_causes()
+        engine.record.keep_causes()
         _run_phase(engine, schedule, dimension, ranks)
         # Counted, because the thousands of steps of a ring differ in nothing but when they begin.
-        return Counter(link._replace(begin=0, end=link.end - link.begin) for link in engine.critical_path())
+        return Counter(link._replace(begin=0, end=link.end - link.begin) for link in engine.record.critical_path())
 
     def _links_of_chain(self, schedule: Schedule, dimension: LogicalDimension, endpoint: int) -> Counter[PathEdge]:
         """The links of a phase that is a chain, as the sum of its steps has them."""
@@ -176,12 +176,12 @@ class PhaseTimer:
         """Simulate the first `ranks` ranks of the group of NPU 0, and nothing else; one rank represents all."""
         engine = self._engine(dimension, ranks, endpoint_ps)
         phase = _run_phase(engine, schedule, dimension, ranks)
-        blocked_ranks = engine.blocked_ranks()
+        blocked_ranks = engine.record.blocked_ranks()
         if blocked_ranks:
             waiting = [line for state in blocked_ranks for line in describe_rank(state)]
             raise DeadlockError(f"a schedule of {schedule.ranks} ranks cannot finish: " + "; ".join(waiting[:8]), waiting)
-        first = engine.phase_steps(0)[0]
-        return PhaseCost(engine.now, tuple(engine.now - time for time in engine.causal_key(phase)), first.delay_sum, first.received)
+        first = engine.record.phase_steps(0)[0]
+        return PhaseCost(engine.now, tuple(engine.now - time for time in engine.record.causal_key(phase)), first.delay_sum, first.received)
 
     def _engine(self, dimension: LogicalDimension, ranks: int, endpoint_ps: int) -> Engine:
         """An engine for the first `ranks` ranks of the group of NPU 0."""

@@ -170,7 +170,7 @@ def observe(engine: Engine, programs: Sequence[NpuProgram]) -> list[NpuProgram]:
     first = {id(program.operations): program for program in reversed(programs)}
     observed = [program for program in programs if first[id(program.operations)] is program]
     for program in observed:
-        engine.observe(program.npus[0])
+        engine.record.observe(program.npus[0])
     return observed
 
 
@@ -178,7 +178,7 @@ def carried_by(run: FinishedRun, npus: Collection[int]) -> list[CarriedMessage]:
     """The messages of collectives that some NPUs send or receive, in the order of their arrival."""
     carried_messages = []
     program_of = {npu: program.operations for program in run.programs for npu in program.npus}
-    for link in run.engine.carried():
+    for link in run.engine.record.carried():
         if link.kind is LinkKind.MESSAGE and link.step >= 0 and (link.npu in npus or link.to in npus):
             phase = run.collectives.planned[link.step]
             times = run.start_ps + link.begin, run.start_ps + link.end
@@ -264,9 +264,9 @@ def _npu_records(run: FinishedRun, programs: Sequence[tuple[NpuProgram, int]]) -
     records = []
     for program, count in programs:
         npu, operations = program.npus[0], program.operations
-        begin, end = map(run.later, engine.times(npu))
+        begin, end = map(run.later, engine.record.times(npu))
         expanded = inputs.expanded(operations)
-        phases = PhaseRecords(*expanded.phases(_phases_later(engine.phase_steps(npu), run), run.collectives.planned, end))
+        phases = PhaseRecords(*expanded.phases(_phases_later(engine.record.phase_steps(npu), run), run.collectives.planned, end))
         begin, end = expanded.times(begin, end)
         sends = _sends(run, npu, expanded.rows)
         records.append(NpuRecord(npu, count or npus[id(operations)], run.recorded(npu, operations), begin, end, phases, sends))
@@ -291,8 +291,8 @@ def _figures(run: FinishedRun, observed: Sequence[NpuProgram]) -> Mapping[str, A
         return {}
     times = []
     for program in observed:
-        ready, ended = engine.times(program.npus[0])
-        sends, begun = engine.sends(program.npus[0])
+        ready, ended = engine.record.times(program.npus[0])
+        sends, begun = engine.record.sends(program.npus[0])
         moments = run.later(ready), run.later(ended), sends, run.later(begun)
         times.append(ProgramTimes(program, *moments, run.inputs.composites.within))
     what = "figures of the workload" + function_name(graph.figures)
@@ -314,7 +314,7 @@ def _moved(run: FinishedRun) -> tuple[list[int], int]:
     """
     inputs = run.inputs
     payload, messages = [0] * len(inputs.platform.dimensions), 0
-    for traffic, uses in zip(run.collectives.traffic, run.engine.uses(), strict=True):
+    for traffic, uses in zip(run.collectives.traffic, run.engine.record.uses(), strict=True):
         messages += traffic.messages * uses
         for dimension, size in enumerate(traffic.payload):
             payload[dimension] += size * uses
@@ -341,13 +341,13 @@ def _sends(run: FinishedRun, npu: int, rows: Rows[Operation]) -> Sends:
             else:
                 number = routes.charged(peer, inputs.graph.dimensions, npu)
         sent.append({number: kind.bytes} if isinstance(kind, Send) and number is not None else {})
-    tasks, begun = run.engine.sends(npu)
+    tasks, begun = run.engine.record.sends(npu)
     return Sends(tasks, run.later(begun), sent)
 
 
 def _ends(run: FinishedRun) -> list[int]:
     """When each NPU ended, or the one that represents all."""
-    times = [run.start_ps + max(time, 0) for time in run.engine.ended_at()]
+    times = [run.start_ps + max(time, 0) for time in run.engine.record.ended_at()]
     for one in run.choice.classes:
         for npu in one.members:
             times[npu] = times[one.representative]

@@ -134,7 +134,7 @@ def _run(
     engine = inputs.engine(npus, network, system.endpoint_ps, inputs.reduce_ps, system.rendezvous, system.bus)
     keeps_path = _keeps_path(explain, timelines)
     if keeps_path:
-        engine.keep_causes(timelines == "messages")
+        engine.record.keep_causes(timelines == "messages")
     programs = choice.programs(inputs.graph, inputs.platform.npus)
     communicators = Communicators(inputs.graph.dimensions, choice, programs, inputs.platform.npus)
     names = OperationNames(inputs.graph, programs)

@@ -11,15 +11,10 @@ from astra_sim.engines import (
     RECEIVE,
     SEND,
     BusOptions,
-    CausalKey,
     ComputePs,
     Issue,
-    LinkKind,
     Order,
     OverheadPs,
-    PathEdge,
-    PhaseStepRecords,
-    RankState,
     Task,
     UnlikeCollectivesError,
     check_groups,
@@ -30,14 +25,16 @@ from astra_sim.engines import (
 )
 from astra_sim.errors import AstraError, PluginError
 from astra_sim.memo import ObjectCaches
-from astra_sim.network import EventNetwork, Message, RouteDelayNetwork, advance, inject, not_under_way
+from astra_sim.network import EventNetwork, RouteDelayNetwork, not_under_way
 from astra_sim.platform import LogicalDimension
 from astra_sim.providers import call
-from astra_sim.rows import Rows, packed, view
+from astra_sim.rows import Rows, packed
 from astra_sim.schedule import LoweredProgram
 
 from astra_sim_engine import _compiled, columns
-from astra_sim_engine.queues import CompiledQueues, StepRow
+from astra_sim_engine.callbacks import Callbacks
+from astra_sim_engine.queues import CompiledQueues
+from astra_sim_engine.record import CompiledRecord
 from astra_sim_engine.schedules import CompiledGroups, Schedules, peer_numbers
 
 _MOST_TASKS = 4096
@@ -90,16 +87,15 @@ class CompiledEngine:
         events = isinstance(network, EventNetwork)
         reports_completion = isinstance(network, EventNetwork) and network.reports_completion
         self._machine = _compiled.Machine(npus, events, endpoint_ps, rendezvous, options, reports_completion)
-        self._machine.observe(0)
         self._npus = npus
         self._network = network
         self._has_table = False
         self._endpoint_ps = endpoint_ps
         self._queues = CompiledQueues()
         self._schedules = Schedules(network, memory_ps, bus is not None, rendezvous)
-        self._issuers: list[Issue] = []
-        self._compute_ps: ComputePs | None = None
-        self._overhead_ps: OverheadPs | None = None
+        self._callbacks = Callbacks(self._machine, self._queues, network)
+        self.record = CompiledRecord(self._machine, self._schedules)
+        self.record.observe(0)
 
     @property
     def now(self) -> int:
@@ -143,29 +139,13 @@ class CompiledEngine:
 
     def set_compute_times(self, compute_ps: ComputePs) -> None:
         """Say who is asked for the times of COMPUTE tasks."""
-        self._compute_ps = compute_ps
+        self._callbacks.compute_ps = compute_ps
         self._machine.set_compute_times()
 
     def set_overheads(self, overhead_ps: OverheadPs, compute: bool) -> None:
         """Let processors send and receive messages, those that `compute` or others beside them."""
-        self._overhead_ps = overhead_ps
+        self._callbacks.overhead_ps = overhead_ps
         self._machine.set_overheads(compute)
-
-    def keep_causes(self, messages: bool = False) -> None:
-        """Keep which event brings about which; with `messages` all of these, too."""
-        self._machine.keep_causes(messages)
-
-    def critical_path(self) -> list[PathEdge]:
-        """The links that lead to the last event."""
-        return _links(self._machine.critical_path())
-
-    def carried(self) -> list[PathEdge]:
-        """The messages that have arrived, if they are kept."""
-        return _links(self._machine.carried())
-
-    def observe(self, npu: int) -> None:
-        """Keep the moments of an NPU."""
-        self._machine.observe(npu)
 
     def add_program(self, tasks: Sequence[Task], npus: Sequence[int], issue: Issue, agreement: int = -1) -> None:
         """Let NPUs run a program. `issue` is called for each collective when the first of them has come to it."""
@@ -181,7 +161,7 @@ class CompiledEngine:
         if program.has_messages:
             self._use_table()
         self._machine.add_program(*program.columns, list(npus), agreement)
-        self._issuers.append(issue)
+        self._callbacks.issuers.append(issue)
 
     def add_groups(self, groups: Sequence[Sequence[int]], dimension: LogicalDimension | None = None, loop_back: bool = False) -> int:
         """Groups that run phases together; with `loop_back` the first NPU represents all. Returns their number."""
@@ -223,64 +203,22 @@ class CompiledEngine:
             raise too_long(0)
         return self._machine.add_phase(schedule, queue, together, endpoint_ps, barrier)
 
-    # -- answers -------------------------------------------------------------------------------------------------------
-
-    def times(self, npu: int) -> tuple[Sequence[int], Sequence[int]]:
-        """When the tasks of an observed NPU were ready and when they ended (-1: not yet)."""
-        ready, ended = self._machine.times(npu)
-        return view(ready, "q"), view(ended, "q")
-
-    def sends(self, npu: int) -> tuple[Sequence[int], Sequence[int]]:
-        """The sends of an observed NPU that have begun, by number of the task: the tasks, and when they began."""
-        tasks, begun = self._machine.sends(npu)
-        return view(tasks, "q"), view(begun, "q")
-
-    def ended_at(self) -> list[int]:
-        """When the last task of each NPU so far ended (-1: none has)."""
-        return self._machine.ended_at()
-
-    def phase_steps(self, npu: int) -> PhaseStepRecords:
-        """The phase steps of chunks on an observed NPU, in the order in which they were issued."""
-        return PhaseStepRecords(*(view(data, "q") for data in self._machine.phase_steps(npu)))
-
-    def uses(self) -> list[int]:
-        """The number of collectives that became each plan."""
-        return self._machine.uses()
-
-    def causal_key(self, phase: int) -> CausalKey:
-        """The latest causal key of the ranks with which a phase ended last; empty if they end each by itself."""
-        return tuple(time for time in self._machine.causal_key(phase) if time >= 0)
-
-    def unfinished(self) -> list[tuple[int, int, bool]]:
-        """The tasks that have not ended: NPU, number, and whether it has begun; one that is ready may wait for its unit."""
-        return self._machine.unfinished()
-
-    def unreceived(self) -> list[tuple[int, int, int, int, int]]:
-        """The messages of tasks that have arrived and that no task has received: source, destination, tag, bytes, and how many."""
-        return sorted(self._machine.unreceived())
-
-    def blocked_ranks(self) -> list[RankState]:
-        """The ranks of phases that have started and not ended, by task, chunk, step and NPU."""
-        return [
-            RankState(task, chunk, step, npu, *self._schedules.rank(schedule, place), tokens, arrivals, next_action, posted)
-            for task, chunk, step, npu, schedule, place, tokens, arrivals, next_action, posted in self._machine.blocked_ranks()
-        ]
-
     # -- running -------------------------------------------------------------------------------------------------------
 
     def run(self, events: int | None = None) -> bool:
         """Run until nothing is left to do, or for some `events` and the rest of their instant; returns whether something is left."""
         try:
+            calls = self._callbacks
             left = self._machine.run(
                 events or 0,
-                self._issue,
+                calls.issue,
                 self._queues.standing,
                 self._queues.place,
-                self._compute,
-                self._overhead,
-                self._delay,
-                self._inject,
-                self._advance,
+                calls.compute,
+                calls.overhead,
+                calls.delay,
+                calls.inject,
+                calls.advance,
             )
         except _compiled.TooLong:
             raise too_long(self.now) from None
@@ -291,42 +229,5 @@ class CompiledEngine:
         except _compiled.NetworkFailure as error:
             raise self._failure(str(error)) from None
         if not left:
-            self._compute_ps = self._overhead_ps = None
-            self._issuers.clear()  # breaks a reference cycle: the issuer refers to the engine
+            self._callbacks.forget()
         return left
-
-    def _issue(self, program: int, task: int, now: int) -> list[list[StepRow]]:
-        return self._queues.steps(self._issuers[program](task, now), now)
-
-    def _compute(self, npu: int, task: int, now: int) -> int:
-        assert self._compute_ps is not None
-        return self._compute_ps(npu, task, now)
-
-    def _overhead(self, size: int, receives: bool) -> int:
-        assert self._overhead_ps is not None
-        return self._overhead_ps(size, receives)
-
-    def _delay(self, source: int, destination: int, size: int) -> int:
-        assert isinstance(self._network, RouteDelayNetwork)
-        return self._network.message_delay(source, destination, size)
-
-    def _inject(self, now: int, messages: list[tuple[int, ...]]) -> None:
-        assert isinstance(self._network, EventNetwork)
-        inject(self._network, now, [Message(*message) for message in messages])
-
-    def _advance(self, since: int, until: int | None) -> tuple[int, list[int], list[int]] | None:
-        assert isinstance(self._network, EventNetwork)
-        delivery = advance(self._network, since, until)
-        if delivery is None:
-            return None
-        for number in (*delivery[1], *delivery[2]):
-            if not 0 <= number <= self.messages:
-                raise not_under_way(self._network, number)
-        return delivery[0], list(delivery[1]), list(delivery[2])
-
-
-def _links(columns: Sequence[bytes]) -> list[PathEdge]:
-    """Links from their columns."""
-    kinds = list(LinkKind)
-    number_of, *rest = (view(column, "q") for column in columns)
-    return list(map(PathEdge, map(kinds.__getitem__, number_of), *rest))

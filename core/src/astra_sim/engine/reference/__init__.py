@@ -11,7 +11,8 @@ One file for each part, in the order in which they use each other. `plugins/engi
     collectives      which chunks a collective becomes, and who shares them
     point_to_point   messages between two tasks
     tasks            the programs of NPUs, and the units that their tasks need
-    machine          the engine: owns the parts, dispatches events, and answers
+    record           what is known of a run
+    machine          the engine: owns the parts, and dispatches events
 """
 
 from astra_sim.engine.reference.machine import ReferenceEngine

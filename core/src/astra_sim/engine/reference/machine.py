@@ -1,4 +1,4 @@
-"""The engine: owns its parts, dispatches events, and answers. Its input is described in `astra_sim.engine.interface`."""
+"""The engine: owns its parts, and dispatches events. Its input is described in `astra_sim.engine.interface`."""
 
 from __future__ import annotations
 
@@ -7,19 +7,15 @@ from collections.abc import Callable, Sequence
 from astra_sim.engine import columns
 from astra_sim.engine.interface import (
     BusOptions,
-    CausalKey,
     ComputePs,
     Issue,
     LinkKind,
     OverheadPs,
-    PathEdge,
-    PhaseStepRecords,
-    RankState,
     Task,
 )
 from astra_sim.engine.orders import Order
 from astra_sim.engine.reference.agreement import Agreements
-from astra_sim.engine.reference.causes import Causes, Label
+from astra_sim.engine.reference.causes import Label
 from astra_sim.engine.reference.chunks import Chunks
 from astra_sim.engine.reference.collectives import Collectives
 from astra_sim.engine.reference.events import (
@@ -42,6 +38,7 @@ from astra_sim.engine.reference.events import (
 from astra_sim.engine.reference.phases import Phases
 from astra_sim.engine.reference.point_to_point import PointToPoint
 from astra_sim.engine.reference.processors import Processors
+from astra_sim.engine.reference.record import ReferenceRecord
 from astra_sim.engine.reference.tasks import TaskRun, Tasks
 from astra_sim.engine.reference.transport import HandledMessage, Transport
 from astra_sim.network import EventNetwork, RouteDelayNetwork
@@ -88,6 +85,7 @@ class ReferenceEngine:
         self._collectives = Collectives(self._events, self._phases, self._chunks)
         self._point_to_point = PointToPoint(self._events, self._transport, npus, rendezvous)
         self._tasks = Tasks(self._events, self._processors, self._collectives, self._point_to_point, agreements, npus)
+        self.record = ReferenceRecord(self._events, self._phases, self._chunks, self._collectives, self._point_to_point, self._tasks)
         self._handlers: dict[type, Callable[..., None]] = {
             MessageArrival: self._phases.on_arrival,
             RequestArrival: self._phases.on_request,
@@ -169,59 +167,6 @@ class ReferenceEngine:
     ) -> int:
         """A phase that runs a schedule. Returns its number."""
         return self._phases.add_phase(schedule, queue, together, endpoint_ps, barrier)
-
-    def observe(self, npu: int) -> None:
-        """Keep the moments of an NPU: those of all are kept here."""
-
-    def keep_causes(self, messages: bool = False) -> None:
-        """Keep which event brings about which; with `messages` all of these, too."""
-        self._events.causes = Causes(messages)
-
-    # -- answers -------------------------------------------------------------------------------------------------------
-
-    def times(self, npu: int) -> tuple[list[int], list[int]]:
-        """When the tasks of an NPU were ready and when they ended (-1: not yet)."""
-        return self._tasks.times(npu)
-
-    def sends(self, npu: int) -> tuple[list[int], list[int]]:
-        """The sends of an NPU that have begun, by number of the task: the tasks, and when they began."""
-        return self._tasks.sends(npu)
-
-    def ended_at(self) -> list[int]:
-        """When the last task of each NPU so far ended (-1: none has)."""
-        return self._tasks.ended_at()
-
-    def phase_steps(self, npu: int) -> PhaseStepRecords:
-        """The phase steps of chunks on an NPU, in the order in which they were issued."""
-        return self._chunks.records(npu)
-
-    def uses(self) -> list[int]:
-        """The number of collectives that became each plan."""
-        return self._collectives.uses()
-
-    def causal_key(self, phase: int) -> CausalKey:
-        """The latest causal key of the ranks with which a phase ended last; empty if they end each by itself."""
-        return self._phases.causal_key(phase)
-
-    def unfinished(self) -> list[tuple[int, int, bool]]:
-        """The tasks that have not ended: NPU, number, and whether it has begun; one that is ready may wait for its unit."""
-        return self._tasks.unfinished()
-
-    def unreceived(self) -> list[tuple[int, int, int, int, int]]:
-        """The messages of tasks that have arrived and that no task has received: source, destination, tag, bytes, and how many."""
-        return self._point_to_point.unreceived()
-
-    def blocked_ranks(self) -> list[RankState]:
-        """The ranks of phases that have begun and not ended, by task, chunk, place and NPU."""
-        return self._chunks.blocked_ranks()
-
-    def critical_path(self) -> list[PathEdge]:
-        """The links that lead to the last event; none if causes are not kept."""
-        return self._events.causes.path() if self._events.causes is not None else []
-
-    def carried(self) -> list[PathEdge]:
-        """The messages that have arrived; none if they are not kept."""
-        return self._events.causes.messages if self._events.causes is not None else []
 
     # -- running -------------------------------------------------------------------------------------------------------
 

@@ -301,7 +301,7 @@ class ReportContract(ComponentContract):
 
 
 class EngineContract(ComponentContract):
-    """An engine gives the results of the readable one of the kernel, in everything that can be seen of a run."""
+    """An engine gives the results of the readable one of the kernel, in its counts and in everything that its `record` holds of a run."""
 
     kind = "engine"
 

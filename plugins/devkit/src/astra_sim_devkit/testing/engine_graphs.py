@@ -362,7 +362,7 @@ class RandomGraph:
         engine = engine_type(self.npus, self.network(), **self.options)
         created.append(engine)
         if self.seed % 2:
-            engine.keep_causes()
+            engine.record.keep_causes()
         engine.add_queues(self.queues)
         engine.add_ports(self.ports)
         self.processors.set_up(engine)
@@ -401,21 +401,21 @@ class RandomGraph:
             pass
         states = [
             tuple(state._replace(program=None, posted=tuple(state.posted), members=tuple(state.members)))  # type: ignore[arg-type]
-            for state in engine.blocked_ranks()
+            for state in engine.record.blocked_ranks()
         ]
         return [
             engine.now,
             engine.events,
             engine.messages,
             issued,
-            [list(times) for times in engine.times(0)],
-            engine.ended_at(),
-            list(engine.phase_steps(0)),
-            engine.uses(),
-            [engine.causal_key(phase) for phase in phases.values()],
-            engine.unfinished(),
+            [list(times) for times in engine.record.times(0)],
+            engine.record.ended_at(),
+            list(engine.record.phase_steps(0)),
+            engine.record.uses(),
+            [engine.record.causal_key(phase) for phase in phases.values()],
+            engine.record.unfinished(),
             states,
-            _checked(engine.critical_path(), engine.now),
+            _checked(engine.record.critical_path(), engine.now),
         ]
 
 
