@@ -19,7 +19,7 @@ CPP = ROOT / "plugins" / "engine" / "native"
 PARTS = sorted(path.stem for path in PYTHON.glob("[!_]*.py"))
 
 SUPPORT = {"ids", "errors", "causal_keys", "event_queue", "receipts", "host", "interface", "schedule", "network_table", "spans"}
-SUPPORT |= {"pending_links", "under_way"}
+SUPPORT |= {"pending_links", "token_merge", "under_way"}
 """Headers of C++ beside the parts."""
 
 NAMES = {"ReferenceEngine": "Machine", "ReferenceRecord": "Record", "_try": "attempt"}
@@ -37,12 +37,14 @@ ONLY_PYTHON = {
 }
 
 ONLY_CPP = {
-    "Events": {"causal_key", "happened", "causal_keys", "contend", "after", "empty", "forget", "now", "keep_causes", "causes"},
+    "Events": {"causal_key", "happened", "causal_keys", "after", "empty", "forget", "now", "keep_causes", "causes"},
+    "Orders": {"contended", "contend"},
     "Processors": {"handle_messages"},
     "Transport": {"set_table", "messages", "handled"},
     "SharedBus": {"call"},
     "Buses": {"on_call", "now_ns", "call_after"},
-    "Phases": {"kinds", "measured", "fill", "end", "step_of", "on_bus_call", "on_tokens", "on_arrivals"},
+    "PhaseKinds": {"size"},
+    "Phases": {"measured", "fill", "end", "step_of", "on_bus_call", "on_tokens"},
     "Chunks": {"has_queues", "queues", "observe"},
     "Collectives": {"chunk_ended"},
     "Program": {"number", "has_units", "size", "kinds", "task", "delay", "first", "waits", "each_successor"},

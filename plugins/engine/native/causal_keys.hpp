@@ -101,4 +101,20 @@ class CausalKeys {
   std::vector<CausalKeyId> free_;
 };
 
+// The latest causal key that one use of `prepend` has made, which it holds: most events that are scheduled share it.
+class RecentKey {
+ public:
+  // The causal key `of` with a time in front.
+  CausalKeyId prepend(CausalKeys& causal_keys, Time time, CausalKeyId of) {
+    return of_ == of && at_ == time ? causal_key_ : prepend_anew(causal_keys, time, of);
+  }
+
+ private:
+  CausalKeyId prepend_anew(CausalKeys& causal_keys, Time time, CausalKeyId of);
+
+  CausalKeyId causal_key_ = 0;
+  CausalKeyId of_ = kNone;
+  Time at_ = -1;
+};
+
 }  // namespace astra::engine

@@ -117,7 +117,7 @@ void Collectives::number_steps(CollectivePlan& plan) {
 
 void Collectives::check_step(const PhaseStep& step) const {
   if (step.queue >= narrow<std::int64_t>(chunks_.queues())) invalid("a step in queue " + std::to_string(step.queue));
-  if (step.phase >= narrow<std::int64_t>(phases_.kinds())) invalid("a step of phase " + std::to_string(step.phase));
+  if (step.phase >= narrow<std::int64_t>(phase_kinds_.size())) invalid("a step of phase " + std::to_string(step.phase));
   if (step.delay < 0) invalid("a step with a negative delay");
   if (step.age < -1 || step.age > 1) invalid("a step with an age of " + std::to_string(step.age));
 }

@@ -13,14 +13,15 @@
 #include "events.hpp"
 #include "host.hpp"
 #include "interface.hpp"
+#include "phase_kinds.hpp"
 #include "phases.hpp"
 
 namespace astra::engine {
 
 class Collectives {
  public:
-  Collectives(Events& events, Phases& phases, Chunks& chunks, Host& host)
-      : events_(events), phases_(phases), chunks_(chunks), host_(host) {}
+  Collectives(Events& events, const PhaseKinds& phase_kinds, Phases& phases, Chunks& chunks, Host& host)
+      : events_(events), phase_kinds_(phase_kinds), phases_(phases), chunks_(chunks), host_(host) {}
 
   // Count a program, run by `npus` NPUs, among those that share the collectives of its groups.
   void add_program(const std::vector<Task>& kinds, std::uint32_t npus);
@@ -78,6 +79,7 @@ class Collectives {
   void free_if_done(CollectiveId id);
 
   Events& events_;
+  const PhaseKinds& phase_kinds_;
   Phases& phases_;
   Chunks& chunks_;
   Host& host_;

@@ -28,13 +28,14 @@ Machine::Machine(Options options, Host& host)
       events_(options_.npus, options_.network == NetworkKind::events),
       processors_(host, options_.npus),
       transport_(events_, processors_, host, options_.network, options_.reports_completion),
-      phases_(events_, transport_, options_.npus, options_.rendezvous, options_.bus.get()),
+      phase_kinds_(events_.causal_keys(), options_.npus, options_.bus != nullptr),
+      phases_(events_, transport_, phase_kinds_, options_.npus, options_.rendezvous, options_.bus.get()),
       agreements_(options_.npus),
       chunks_(events_, phases_, agreements_, host, options_.npus, *this),
-      collectives_(events_, phases_, chunks_, host),
+      collectives_(events_, phase_kinds_, phases_, chunks_, host),
       point_to_point_(events_, transport_, options_.npus, options_.rendezvous),
       tasks_(events_, processors_, collectives_, point_to_point_, agreements_, host, options_.npus),
-      record_(events_, phases_, chunks_, collectives_, point_to_point_, tasks_) {}
+      record_(events_, phase_kinds_, chunks_, collectives_, point_to_point_, tasks_) {}
 
 // -- building ---------------------------------------------------------------------------------------------------------
 
@@ -57,13 +58,13 @@ void Machine::set_overheads(bool compute) {
 }
 
 GroupsId Machine::add_groups(std::vector<NpuId> members, std::uint32_t size, bool loop_back) {
-  return phases_.add_groups(std::move(members), size, loop_back);
+  return phase_kinds_.add_groups(std::move(members), size, loop_back);
 }
 
-ScheduleId Machine::add_schedule(RankPrograms programs, GroupsId groups) { return phases_.add_schedule(std::move(programs), groups); }
+ScheduleId Machine::add_schedule(RankPrograms programs, GroupsId groups) { return phase_kinds_.add_schedule(std::move(programs), groups); }
 
 PhaseKindId Machine::add_phase(ScheduleId schedule, std::int32_t queue, bool together, Time endpoint_ps, bool barrier) {
-  return phases_.add_phase(schedule, queue, together, endpoint_ps, barrier);
+  return phase_kinds_.add_phase(schedule, queue, together, endpoint_ps, barrier);
 }
 
 // -- running ----------------------------------------------------------------------------------------------------------
@@ -87,14 +88,14 @@ bool Machine::run(std::uint64_t events) {
 void Machine::handle(const Event& payload) {
   const Run& run = payload.run;
   // Nearly all events are of two kinds.
-  if (const auto* event = std::get_if<MessageArrival>(&payload.what)) return phases_.on_arrivals(event->rank, event->receipt, run);
+  if (const auto* event = std::get_if<MessageArrival>(&payload.what)) return phases_.on_arrival(event->rank, event->receipt, run);
   if (const auto* event = std::get_if<TokenReady>(&payload.what)) return phases_.on_tokens(event->rank, run);
   handle(payload.what, run);
 }
 
 void Machine::handle(const EventPayload& what, const Run& run) {
   const Handlers handlers{
-      [&](const MessageArrival& event) { phases_.on_arrivals(event.rank, event.receipt, run); },
+      [&](const MessageArrival& event) { phases_.on_arrival(event.rank, event.receipt, run); },
       [this](const RequestArrival& event) { phases_.on_request(event.rank, event.receipt); },
       [&](const TokenReady& event) { phases_.on_tokens(event.rank, run); },
       [this](const Meeting& event) { phases_.on_meeting(event.rank, event.receipt); },

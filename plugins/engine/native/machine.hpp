@@ -6,6 +6,7 @@
 //   processors       compute, and handling of messages if that takes time
 //   transport        messages on their way through the network
 //   shared_bus       the bus between an NPU and its memory, if endpoints share one
+//   phase_kinds      what is said of phases before the run: groups, schedules, how they end
 //   phases           the ranks of a collective's phase, which run its schedule
 //   agreement        orders that NPUs have in common
 //   waiting, queues  the queues of an NPU, and the jobs in them
@@ -25,6 +26,7 @@
 #include "events.hpp"
 #include "host.hpp"
 #include "interface.hpp"
+#include "phase_kinds.hpp"
 #include "phases.hpp"
 #include "point_to_point.hpp"
 #include "processors.hpp"
@@ -78,6 +80,7 @@ class Machine : private ChunkListener {
   Events events_;
   Processors processors_;
   Transport transport_;
+  PhaseKinds phase_kinds_;
   Phases phases_;
   Agreements agreements_;
   Chunks chunks_;

@@ -10,75 +10,32 @@
 // a barrier on those of a group.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "events.hpp"
 #include "interface.hpp"
+#include "phase_kinds.hpp"
 #include "receipts.hpp"
-#include "schedule.hpp"
 #include "shared_bus.hpp"
 #include "transport.hpp"
 
 namespace astra::engine {
-
-// The places of NPUs in a list: a table from the first NPU to the last if they are close together, else the NPUs in order. So groups
-// take memory by their members, not each by all NPUs.
-class Places {
- public:
-  explicit Places(const std::vector<NpuId>& members);
-
-  // The place of an NPU, or kNone.
-  std::uint32_t operator[](NpuId npu) const {
-    if (npu < first_ || npu > last_) return kNone;
-    if (!table_.empty()) return table_[npu - first_];
-    const auto entry = std::lower_bound(ordered_.begin(), ordered_.end(), std::pair<NpuId, std::uint32_t>{npu, 0});
-    return entry != ordered_.end() && entry->first == npu ? entry->second : kNone;
-  }
-
- private:
-  NpuId first_ = 0, last_ = 0;
-  std::vector<std::uint32_t> table_;
-  std::vector<std::pair<NpuId, std::uint32_t>> ordered_;
-};
-
-// Groups of one size that run phases together. A rank is a place in `members`; with `loop_back` the first represents all.
-struct Groups {
-  std::vector<NpuId> members;  // group after group
-  Places place_of;             // of an NPU in `members`
-  std::uint32_t size = 0;
-  bool loop_back = false;
-
-  std::uint32_t ranks() const { return loop_back ? 1 : narrow<std::uint32_t>(members.size()); }
-};
-
-// A schedule for groups.
-struct GroupSchedule {
-  RankPrograms programs;
-  ScheduleId number;
-  const Groups& groups;
-};
-
-// A phase, as often as it happens. `causal_key` is the one with which it ended last.
-struct PhaseKind {
-  const GroupSchedule& schedule;
-  std::int32_t queue;
-  bool together;
-  Time endpoint_ps;
-  bool barrier;
-  CausalKeyId causal_key = 0;
-};
 
 // Ranks that end together, those of a phase or (of a barrier) of a group, and how many of them have not finished.
 struct Ending {
   std::uint32_t open = 0;
   Time finished_at = -1;
   CausalKeyId causal_key = 0;  // the latest of those that finished last, at finished_at
+
+  // One of the ranks has finished; whether all have.
+  bool finish(CausalKeys& causal_keys, Time now, CausalKeyId with) {
+    if (finished_at != now || causal_keys.less(causal_key, with)) causal_keys.replace(causal_key, with);
+    finished_at = now;
+    return --open == 0;
+  }
 };
 
 // One rank of a phase: its program, its progress, and its measurements.
@@ -116,20 +73,14 @@ struct Phase {
 
   const GroupSchedule& schedule() const { return kind->schedule; }
   const Groups& groups() const { return kind->schedule.groups; }
+  // The ranks that end together with a rank at a place.
+  Ending& ending_of(std::uint32_t place) { return in_groups.empty() ? everywhere : in_groups[place / groups().size]; }
 };
 
 class Phases : private TokenListener {
  public:
-  Phases(Events& events, Transport& transport, std::uint32_t npus, bool rendezvous, const BusOptions* bus_options);
+  Phases(Events& events, Transport& transport, PhaseKinds& kinds, std::uint32_t npus, bool rendezvous, const BusOptions* bus_options);
 
-  // These raise std::invalid_argument for invalid input, and return a number.
-  GroupsId add_groups(std::vector<NpuId> members, std::uint32_t size, bool loop_back);
-  ScheduleId add_schedule(RankPrograms programs, GroupsId groups);
-  PhaseKindId add_phase(ScheduleId schedule, std::int32_t queue, bool together, Time endpoint_ps, bool barrier);
-  std::size_t kinds() const { return kinds_.size(); }
-
-  // The latest causal key of the ranks with which a phase ended last; empty where they end each by itself.
-  const CausalKey& causal_key(PhaseKindId kind) const;
   // The measurements of the rank of an NPU.
   const Measured& measured(PhaseId phase, NpuId npu) const;
   // The progress of the rank of an NPU, in the fields of `state` for it.
@@ -147,11 +98,10 @@ class Phases : private TokenListener {
 
   // A rank has handled a message, or a start.
   void on_token(RankId id) override;
-  // A message has arrived at its receipt.
-  void on_arrival(RankId id, ReceiptId receipt);
-  // The same for a run, of which these are the first.
+  // The ranks of a run have, of which this is the first.
   void on_tokens(RankId id, const Run& run);
-  void on_arrivals(RankId id, ReceiptId receipt, const Run& run);
+  // Messages of a run have arrived at their receipts, of which these are the first.
+  void on_arrival(RankId id, ReceiptId receipt, const Run& run);
   // A receive was posted whose message had arrived.
   void on_meeting(RankId id, ReceiptId receipt);
   // The request for a message has reached its sender, who sends it as soon as it has it.
@@ -181,16 +131,12 @@ class Phases : private TokenListener {
   void handle(const Phase& phase, RankId id, Rank& rank, ReceiptId receipt);
   // A rank has finished in a phase.
   void finish(Phase& phase, RankId id, const Rank& rank);
-  void finish_together(Phase& phase, Ending& ending, CausalKeyId causal_key, std::uint32_t first, std::uint32_t count);
 
   Events& events_;
   Transport& transport_;
-  std::uint32_t npus_;
+  PhaseKinds& kinds_;
   bool rendezvous_;
   Buses buses_;
-  std::deque<Groups> groups_;  // references stay valid
-  std::deque<GroupSchedule> schedules_;
-  std::deque<PhaseKind> kinds_;
   Pool<Phase> phases_;
 };
 

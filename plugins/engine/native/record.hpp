@@ -8,7 +8,7 @@
 #include "collectives.hpp"
 #include "events.hpp"
 #include "interface.hpp"
-#include "phases.hpp"
+#include "phase_kinds.hpp"
 #include "point_to_point.hpp"
 #include "tasks.hpp"
 
@@ -17,9 +17,14 @@ namespace astra::engine {
 // Results about one NPU raise std::invalid_argument if it is not observed.
 class Record {
  public:
-  Record(Events& events, const Phases& phases, Chunks& chunks, const Collectives& collectives, const PointToPoint& point_to_point,
+  Record(Events& events, const PhaseKinds& phase_kinds, Chunks& chunks, const Collectives& collectives, const PointToPoint& point_to_point,
          Tasks& tasks)
-      : events_(events), phases_(phases), chunks_(chunks), collectives_(collectives), point_to_point_(point_to_point), tasks_(tasks) {}
+      : events_(events),
+        phase_kinds_(phase_kinds),
+        chunks_(chunks),
+        collectives_(collectives),
+        point_to_point_(point_to_point),
+        tasks_(tasks) {}
 
   // Keep which event brings about which, from now on; with `messages` all of these, too.
   void keep_causes(bool messages) { events_.keep_causes(messages); }
@@ -31,7 +36,7 @@ class Record {
   std::vector<Time> ended_at() const { return tasks_.ended_at(); }
   std::vector<PhaseStepRecord> phase_steps(NpuId npu) const { return chunks_.records(observed(npu)); }
   std::vector<std::uint64_t> uses() const { return collectives_.uses(); }
-  const CausalKey& causal_key(PhaseKindId phase) const { return phases_.causal_key(phase); }
+  const CausalKey& causal_key(PhaseKindId phase) const { return phase_kinds_.causal_key(phase); }
   // The links that lead to the last event; none if causes are not kept.
   std::vector<Link> critical_path() const { return events_.causes() ? events_.causes()->path() : std::vector<Link>(); }
   // The messages that have arrived; none if they are not kept.
@@ -44,7 +49,7 @@ class Record {
   NpuId observed(NpuId npu) const;
 
   Events& events_;
-  const Phases& phases_;
+  const PhaseKinds& phase_kinds_;
   Chunks& chunks_;
   const Collectives& collectives_;
   const PointToPoint& point_to_point_;

@@ -5,6 +5,7 @@ One file for each part, in the order in which they use each other. `plugins/engi
     events           events, and their order
     transport        messages on their way through the network
     shared_bus       the bus between an NPU and its memory, if endpoints share one
+    phase_kinds      what is said of phases before the run: groups, schedules, how they end
     phases           the ranks of a collective's phase, which run its schedule
     waiting, queues  the queues of an NPU, and the jobs in them
     chunks           the chunks of a collective on an NPU, and the queues through which they pass

@@ -175,6 +175,27 @@ class Event(NamedTuple):
     causal_key: CausalKey
 
 
+class Orders:
+    """Numbers what NPUs schedule: for each by itself, or (`contended`) for all NPUs together, because there it matters who comes first."""
+
+    def __init__(self, contended: bool) -> None:
+        self.contended = contended
+        self._events: dict[int, int] = {}
+        self._ends: dict[int, int] = {}
+
+    def next_event(self, npu: int) -> int:
+        """Which event of an NPU the next one is."""
+        whose = -1 if self.contended else npu
+        order = self._events[whose] = self._events.get(whose, 0) + 1
+        return order
+
+    def next_end(self, npu: int) -> int:
+        """Which of the tasks and steps that an NPU begins the next one is."""
+        whose = -1 if self.contended else npu
+        order = self._ends[whose] = self._ends.get(whose, 0) + 1
+        return order
+
+
 class Events:
     """The clock and the queue of events.
 
@@ -186,15 +207,17 @@ class Events:
         self.stage = _ENDS
         self.causal_key: CausalKey = ()
         self.happened = 0
-        self.contended = contended
         self.causes: Causes | None = None
         # The latest causal key, of events scheduled for a later time: most scheduled events share it.
         self._recent: tuple[CausalKey, CausalKey | None, int] = (), None, -1
         # Pending events, by time and stage, and a heap of these.
         self._levels: dict[tuple[int, Stage], list[Event]] = {}
         self._heap: list[tuple[int, Stage]] = []
-        self._orders: dict[int, int] = {}
-        self._end_orders: dict[int, int] = {}
+        self._orders = Orders(contended)
+
+    def contend(self) -> None:
+        """NPUs wait for each other."""
+        self._orders.contended = True
 
     def push(self, time: int, npu: int, what: EventPayload, via: CausalKey = ()) -> None:
         """Let something happen that `npu` schedules, now or (`via`, latest first) at times to come before it happens."""
@@ -215,7 +238,7 @@ class Events:
         if time == self.now:
             now = self.stage
             stage = Stage(now.round + 1, False, 0) if now.ends else Stage(now.round, False, now.level + 1)
-        order = self._next_order(self._orders, npu)
+        order = self._orders.next_event(npu)
         if self.causes is not None:
             self.causes.schedule(EventKey(npu, order, False), time)
         self._add(time, stage, Event(key, _PRECEDENCE[type(what)], order, npu, what, causal_key))
@@ -239,7 +262,7 @@ class Events:
 
     def next_end_order(self, npu: int) -> int:
         """Which of the tasks and steps that an NPU begins this is."""
-        return self._next_order(self._end_orders, npu)
+        return self._orders.next_end(npu)
 
     def next_time(self) -> int | None:
         """When something happens next; None if nothing does."""
@@ -249,7 +272,7 @@ class Events:
         """Go on to the next stage and its events; if NPUs wait for each other, the tokens of each where its first one is."""
         level = self.now, self.stage = heapq.heappop(self._heap)
         events = sorted(self._levels.pop(level))
-        return self._merge_tokens(events) if self.contended and len(events) > 1 else events
+        return _merge_tokens(events) if self._orders.contended and len(events) > 1 else events
 
     def happens(self, event: Event) -> None:
         """Go on to an event of that stage."""
@@ -268,22 +291,17 @@ class Events:
             heapq.heappush(self._heap, (time, stage))
         level.append(event)
 
-    def _next_order(self, orders: dict[int, int], npu: int) -> int:
-        """Which event of an NPU this is; if NPUs wait for each other, of all NPUs: there it matters who comes first."""
-        whose = -1 if self.contended else npu
-        order = orders[whose] = orders.get(whose, 0) + 1
-        return order
 
-    def _merge_tokens(self, events: list[Event]) -> list[Event]:
-        """Let the tokens of an NPU happen together, if the first of them does."""
-        merged: list[list[Event]] = []
-        tokens: dict[int, list[Event]] = {}
-        for event in events:
-            if type(event.what) is not TokenReady:
-                merged.append([event])
-            elif event.npu in tokens:
-                tokens[event.npu].append(event)
-            else:
-                tokens[event.npu] = [event]
-                merged.append(tokens[event.npu])
-        return list(chain.from_iterable(merged))
+def _merge_tokens(events: list[Event]) -> list[Event]:
+    """Let the tokens of an NPU happen together, if the first of them does."""
+    merged: list[list[Event]] = []
+    tokens: dict[int, list[Event]] = {}
+    for event in events:
+        if type(event.what) is not TokenReady:
+            merged.append([event])
+        elif event.npu in tokens:
+            tokens[event.npu].append(event)
+        else:
+            tokens[event.npu] = [event]
+            merged.append(tokens[event.npu])
+    return list(chain.from_iterable(merged))

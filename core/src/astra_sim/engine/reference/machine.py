@@ -35,6 +35,7 @@ from astra_sim.engine.reference.events import (
     TaskEnd,
     TokenReady,
 )
+from astra_sim.engine.reference.phase_kinds import PhaseKinds
 from astra_sim.engine.reference.phases import Phases
 from astra_sim.engine.reference.point_to_point import PointToPoint
 from astra_sim.engine.reference.processors import Processors
@@ -75,17 +76,17 @@ class ReferenceEngine:
         rendezvous: bool = False,
         bus: BusOptions | None = None,
     ) -> None:
-        self._npus = npus
         self._events = Events(contended=isinstance(network, EventNetwork))
         self._processors = Processors(npus)
         self._transport = Transport(self._events, self._processors, network)
-        self._phases = Phases(self._events, self._transport, endpoint_ps, memory_ps or (lambda size: 0), rendezvous, bus)
+        self._phase_kinds = PhaseKinds(npus, endpoint_ps)
+        self._phases = Phases(self._events, self._transport, self._phase_kinds, memory_ps or (lambda size: 0), rendezvous, bus)
         agreements = Agreements()
         self._chunks = Chunks(self._events, self._phases, agreements, npus, self._chunk_ended)
         self._collectives = Collectives(self._events, self._phases, self._chunks)
         self._point_to_point = PointToPoint(self._events, self._transport, npus, rendezvous)
         self._tasks = Tasks(self._events, self._processors, self._collectives, self._point_to_point, agreements, npus)
-        self.record = ReferenceRecord(self._events, self._phases, self._chunks, self._collectives, self._point_to_point, self._tasks)
+        self.record = ReferenceRecord(self._events, self._phase_kinds, self._chunks, self._collectives, self._point_to_point, self._tasks)
         self._handlers: dict[type, Callable[..., None]] = {
             MessageArrival: self._phases.on_arrival,
             RequestArrival: self._phases.on_request,
@@ -140,7 +141,8 @@ class ReferenceEngine:
 
     def add_ports(self, ports: Sequence[int]) -> None:
         """Say which port each NPU uses (from 0 on; -1: its accesses never wait)."""
-        self._events.contended |= self._tasks.add_ports(ports)
+        if self._tasks.add_ports(ports):
+            self._events.contend()
 
     def set_compute_times(self, compute_ps: ComputePs) -> None:
         """Say who is asked for the times of COMPUTE tasks."""
@@ -156,17 +158,17 @@ class ReferenceEngine:
 
     def add_groups(self, groups: Sequence[Sequence[int]], dimension: LogicalDimension | None = None, loop_back: bool = False) -> int:
         """Groups that run phases together; with `loop_back` the first NPU represents all. Returns their number."""
-        return self._phases.add_groups(groups, self._npus, loop_back)
+        return self._phase_kinds.add_groups(groups, loop_back)
 
     def add_schedule(self, programs: Sequence[LoweredProgram], groups: int) -> int:
         """A schedule for groups: one program for all ranks or one for each. Returns its number."""
-        return self._phases.add_schedule(programs, groups)
+        return self._phase_kinds.add_schedule(programs, groups)
 
     def add_phase(
         self, schedule: int, queue: int = -1, together: bool = True, endpoint_ps: int | None = None, barrier: bool = False
     ) -> int:
         """A phase that runs a schedule. Returns its number."""
-        return self._phases.add_phase(schedule, queue, together, endpoint_ps, barrier)
+        return self._phase_kinds.add_phase(schedule, queue, together, endpoint_ps, barrier)
 
     # -- running -------------------------------------------------------------------------------------------------------
 

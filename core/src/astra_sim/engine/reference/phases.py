@@ -15,8 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from astra_sim.engine.interface import CONTROL_BYTES, BusOptions, CausalKey, check_groups
+from astra_sim.engine.interface import CONTROL_BYTES, BusOptions, CausalKey
 from astra_sim.engine.reference.events import Events, Meeting, MessageArrival, RequestArrival, StepEnd, TokenReady
+from astra_sim.engine.reference.phase_kinds import PhaseKind, PhaseKinds
 from astra_sim.engine.reference.shared_bus import Buses, Carried
 from astra_sim.engine.reference.transport import Transport
 from astra_sim.schedule import Action, LoweredProgram
@@ -27,34 +28,6 @@ if TYPE_CHECKING:
 _NOT_POSTED, _ARRIVED, POSTED, _DONE = range(4)
 _START = -1
 """In place of a receipt: a token that a rank has from the start."""
-
-
-class Groups(NamedTuple):
-    """Groups of NPUs that run phases together; with `loop_back` the first NPU of the first group represents all."""
-
-    groups: Sequence[Sequence[int]]
-    loop_back: bool
-
-
-class GroupSchedule(NamedTuple):
-    """A schedule for groups, by their number: one program for all ranks, or one for each."""
-
-    programs: Sequence[LoweredProgram]
-    groups: int
-
-
-class PhaseKind:
-    """A phase, as often as it happens. `causal_key` is the one with which it ended last."""
-
-    __slots__ = ("barrier", "causal_key", "endpoint_ps", "queue", "schedule", "together")
-
-    def __init__(self, schedule: int, queue: int, together: bool, endpoint_ps: int, barrier: bool) -> None:
-        self.schedule = schedule
-        self.queue = queue
-        self.together = together
-        self.endpoint_ps = endpoint_ps
-        self.barrier = barrier
-        self.causal_key: CausalKey = ()
 
 
 class Ending:
@@ -70,6 +43,13 @@ class Ending:
         self.open = 0
         self.finished_at = -1
         self.causal_key: CausalKey = ()
+
+    def finish(self, now: int, causal_key: CausalKey) -> bool:
+        """One of the ranks has finished; whether all have."""
+        self.causal_key = max(self.causal_key, causal_key) if self.finished_at == now else causal_key
+        self.finished_at = now
+        self.open -= 1
+        return not self.open
 
 
 class Phase:
@@ -144,72 +124,42 @@ class Rank:
 
 
 class Phases:
-    """The phases that happen. `endpoint_ps`, `memory_ps`, `rendezvous` and `bus_options` are those of `ReferenceEngine`."""
+    """The phases that happen. `memory_ps`, `rendezvous` and `bus_options` are those of `ReferenceEngine`."""
 
     def __init__(
         self,
         events: Events,
         transport: Transport,
-        endpoint_ps: int,
+        kinds: PhaseKinds,
         memory_ps: Callable[[int], int],
         rendezvous: bool,
         bus_options: BusOptions | None,
     ) -> None:
         self._events = events
         self._transport = transport
-        self._endpoint_ps = endpoint_ps
+        self._kinds = kinds
         self._memory_ps = memory_ps
         self._rendezvous = rendezvous
         self._buses = Buses(bus_options, events, self.on_token)
-        self._groups: list[Groups] = []
-        self._schedules: list[GroupSchedule] = []
-        self._kinds: list[PhaseKind] = []
-
-    # -- building ------------------------------------------------------------------------------------------------------
-
-    def add_groups(self, groups: Sequence[Sequence[int]], npus: int, loop_back: bool) -> int:
-        """Groups of one size among `npus` NPUs. Returns their number."""
-        check_groups(groups, npus)
-        self._groups.append(Groups(groups, loop_back))
-        return len(self._groups) - 1
-
-    def add_schedule(self, programs: Sequence[LoweredProgram], groups: int) -> int:
-        """A schedule for groups. Returns its number."""
-        ranks = len(self._groups[groups].groups[0])
-        if len(programs) not in (1, ranks):
-            raise ValueError(f"{len(programs)} programs for groups of {ranks}; expected 1 or {ranks}")
-        self._schedules.append(GroupSchedule(programs, groups))
-        return len(self._schedules) - 1
-
-    def add_phase(self, schedule: int, queue: int, together: bool, endpoint_ps: int | None, barrier: bool) -> int:
-        """A phase that runs a schedule. Returns its number."""
-        self._kinds.append(PhaseKind(schedule, queue, together, self._endpoint_ps if endpoint_ps is None else endpoint_ps, barrier))
-        return len(self._kinds) - 1
-
-    # -- answers -------------------------------------------------------------------------------------------------------
-
-    def causal_key(self, phase: int) -> CausalKey:
-        """The latest causal key of the ranks with which a phase ended last; empty if they end each by itself."""
-        return self._kinds[phase].causal_key
 
     # -- a phase begins ------------------------------------------------------------------------------------------------
 
     def start_phase(self, number: int) -> Phase:
         """A phase that happens now, on all its NPUs."""
         kind = self._kinds[number]
-        programs, groups = self._schedules[kind.schedule]
+        programs, (groups, loop_back) = kind.schedule
         phase, ending = Phase(kind, self._transport.new_flow()), Ending()
-        for group in self._groups[groups].groups:
+        for group in groups:
             if kind.barrier:
                 ending = Ending()
             for rank, npu in enumerate(group):
                 phase.by_npu[npu] = member = Rank(npu, rank, group, programs[rank % len(programs)], phase, ending)
                 ending.ranks.append(member)
                 ending.open += 1
-                if self._groups[groups].loop_back:
+                if loop_back:
                     phase.by_npu = dict.fromkeys(group, member)
                     break
-            if self._groups[groups].loop_back:
+            if loop_back:
                 break
         return phase
 
@@ -320,14 +270,11 @@ class Phases:
         now = self._events.now
         causal_key = rank.last_causal_key if rank.last_token_at == now else (now,)
         kind, ending = rank.phase.kind, rank.ending
-        ending.open -= 1
         if not (kind.together or kind.barrier):
             assert rank.step is not None
             self._events.push_end(now, rank.npu, StepEnd(rank.step), causal_key, self._events.next_end_order(rank.npu))
             return
-        ending.causal_key = max(ending.causal_key, causal_key) if ending.finished_at == now else causal_key
-        ending.finished_at = now
-        if not ending.open:
+        if ending.finish(now, causal_key):
             kind.causal_key = ending.causal_key
             for each in ending.ranks:
                 assert each.step is not None

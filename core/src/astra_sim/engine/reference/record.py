@@ -7,7 +7,7 @@ from astra_sim.engine.reference.causes import Causes
 from astra_sim.engine.reference.chunks import Chunks
 from astra_sim.engine.reference.collectives import Collectives
 from astra_sim.engine.reference.events import Events
-from astra_sim.engine.reference.phases import Phases
+from astra_sim.engine.reference.phase_kinds import PhaseKinds
 from astra_sim.engine.reference.point_to_point import PointToPoint
 from astra_sim.engine.reference.tasks import Tasks
 
@@ -16,10 +16,10 @@ class ReferenceRecord:
     """Reads what the parts of an engine have noted. `ReferenceEngine.record` is one."""
 
     def __init__(
-        self, events: Events, phases: Phases, chunks: Chunks, collectives: Collectives, point_to_point: PointToPoint, tasks: Tasks
+        self, events: Events, phase_kinds: PhaseKinds, chunks: Chunks, collectives: Collectives, point_to_point: PointToPoint, tasks: Tasks
     ) -> None:
         self._events = events
-        self._phases = phases
+        self._phase_kinds = phase_kinds
         self._chunks = chunks
         self._collectives = collectives
         self._point_to_point = point_to_point
@@ -54,7 +54,7 @@ class ReferenceRecord:
 
     def causal_key(self, phase: int) -> CausalKey:
         """The latest causal key of the ranks with which a phase ended last; empty if they end each by itself."""
-        return self._phases.causal_key(phase)
+        return self._phase_kinds.causal_key(phase)
 
     def critical_path(self) -> list[PathEdge]:
         """The links that lead to the last event; none if causes are not kept."""
