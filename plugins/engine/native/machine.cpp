@@ -34,7 +34,8 @@ Machine::Machine(Options options, Host& host)
       chunks_(events_, phases_, agreements_, host, options_.npus, *this),
       collectives_(events_, phase_kinds_, phases_, chunks_, host),
       point_to_point_(events_, transport_, options_.npus, options_.rendezvous),
-      tasks_(events_, processors_, collectives_, point_to_point_, agreements_, host, options_.npus),
+      durations_(processors_, host, options_.npus),
+      tasks_(events_, durations_, collectives_, point_to_point_, agreements_, options_.npus),
       record_(events_, phase_kinds_, chunks_, collectives_, point_to_point_, tasks_) {}
 
 // -- building ---------------------------------------------------------------------------------------------------------
@@ -49,7 +50,8 @@ void Machine::set_traffic_classes(std::int32_t without_queue, std::vector<std::i
 }
 
 void Machine::add_ports(const std::vector<std::int64_t>& ports) {
-  if (tasks_.add_ports(ports)) events_.contend();
+  if (tasks_.started()) invalid("ports are given before the run");
+  if (durations_.add_ports(ports)) events_.contend();
 }
 
 void Machine::set_overheads(bool compute) {

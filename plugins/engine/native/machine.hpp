@@ -13,6 +13,7 @@
 //   chunks           the chunks of a collective on an NPU, and the queues through which they pass
 //   collectives      which chunks a collective becomes, and who shares them
 //   point_to_point   messages between two tasks
+//   durations        how long tasks take that send and receive nothing
 //   tasks            the programs of NPUs, and the units that their tasks need
 //   record           what is known of a run
 #pragma once
@@ -23,6 +24,7 @@
 #include "agreement.hpp"
 #include "chunks.hpp"
 #include "collectives.hpp"
+#include "durations.hpp"
 #include "events.hpp"
 #include "host.hpp"
 #include "interface.hpp"
@@ -51,7 +53,7 @@ class Machine : private ChunkListener {
   void add_queues(const std::vector<QueuePlan>& plans);
   void set_traffic_classes(std::int32_t without_queue, std::vector<std::int32_t> of_queues);
   void add_ports(const std::vector<std::int64_t>& ports);
-  void set_compute_times() { tasks_.set_compute_times(); }
+  void set_compute_times() { durations_.set_compute_times(); }
   void set_overheads(bool compute);
   void add_program(ProgramColumns columns, const std::vector<std::int64_t>& npus, std::int64_t agreement) {
     tasks_.add_program(std::move(columns), npus, agreement);
@@ -86,6 +88,7 @@ class Machine : private ChunkListener {
   Chunks chunks_;
   Collectives collectives_;
   PointToPoint point_to_point_;
+  TaskDurations durations_;
   Tasks tasks_;
   Record record_;
 };

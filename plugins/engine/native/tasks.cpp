@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <functional>
-#include <iterator>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -140,44 +139,17 @@ std::uint32_t Units::next_collective(std::uint32_t unit) const {
   return ready.contains(rank) ? rank : kNone;
 }
 
-// -- ports ------------------------------------------------------------------------------------------------------------
-
-bool Ports::add(const std::vector<std::int64_t>& ports, std::size_t npus) {
-  if (ports.size() != npus) invalid("ports that are not one for each NPU");
-  for (const std::int64_t port : ports) {
-    if (port < -1 || port >= narrow<std::int64_t>(npus)) invalid("port " + std::to_string(port));
-  }
-  port_of_ = ports;
-  free_at_.assign(npus, 0);
-  std::vector<std::int64_t> used;
-  std::copy_if(ports.begin(), ports.end(), std::back_inserter(used), [](std::int64_t port) { return port >= 0; });
-  std::sort(used.begin(), used.end());
-  return std::adjacent_find(used.begin(), used.end()) != used.end();
-}
-
-Time Ports::use(NpuId npu, Time now, Time delay) {
-  if (port_of_.empty() || port_of_[npu] < 0) return sum(now, delay);
-  Time& free_at = at(free_at_, port_of_[npu]);
-  return free_at = sum(std::max(now, free_at), delay);
-}
-
 // -- building ---------------------------------------------------------------------------------------------------------
 
-Tasks::Tasks(Events& events, Processors& processors, Collectives& collectives, PointToPoint& point_to_point, Agreements& agreements,
-             Host& host, std::uint32_t npus)
+Tasks::Tasks(Events& events, TaskDurations& durations, Collectives& collectives, PointToPoint& point_to_point, Agreements& agreements,
+             std::uint32_t npus)
     : events_(events),
-      processors_(processors),
+      durations_(durations),
       collectives_(collectives),
       point_to_point_(point_to_point),
       agreements_(agreements),
-      host_(host),
       npus_(npus),
       records_(npus) {}
-
-bool Tasks::add_ports(const std::vector<std::int64_t>& ports) {
-  if (started_) invalid("ports are given before the run");
-  return ports_.add(ports, npus_.size());
-}
 
 void Tasks::add_program(ProgramColumns columns, const std::vector<std::int64_t>& npus, std::int64_t agreement) {
   if (started_) invalid("programs are given before the run");
@@ -342,15 +314,7 @@ void Tasks::begin(TaskId task) {
     if (record && kind.kind == TaskKind::send) record->sends.push_back({task.number, events_.now()});
     return point_to_point_.begin(task, kind, order);
   }
-  Time end = 0;
-  if (kind.kind == TaskKind::compute) {
-    const Time begin = processors_.free_from(task.npu, events_.now());
-    const Time duration = asks_compute_ ? host_.compute(task.npu, task.number, begin) : program.delay(task.number);
-    end = processors_.compute(task.npu, begin, duration);
-  } else {
-    const Time delay = program.delay(task.number);
-    end = kind.kind == TaskKind::access ? ports_.use(task.npu, events_.now(), delay) : events_.after(delay);
-  }
+  const Time end = durations_.end_of(task, kind.kind, program.delay(task.number), events_.now());
   const CausalKeys::Held causal_key(events_.causal_keys(), events_.causal_keys().make(events_.now()));
   events_.push_end(end, task.npu, TaskEnd{task}, causal_key, order);
 }

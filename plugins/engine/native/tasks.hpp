@@ -13,11 +13,10 @@
 
 #include "agreement.hpp"
 #include "collectives.hpp"
+#include "durations.hpp"
 #include "events.hpp"
-#include "host.hpp"
 #include "interface.hpp"
 #include "point_to_point.hpp"
-#include "processors.hpp"
 
 namespace astra::engine {
 
@@ -91,28 +90,11 @@ class Units {
   std::set<std::uint32_t> collectives_[kUnits];   // the ranks of those that are ready
 };
 
-// The ports through which NPUs access memory. NPUs that have the same port use it one after another.
-class Ports {
- public:
-  // Set the port of each NPU, or -1. Returns whether some NPUs share one. Raises std::invalid_argument.
-  bool add(const std::vector<std::int64_t>& ports, std::size_t npus);
-  // An NPU uses its port for so long, from now on or when it is free. Returns when that ends. Raises TooLong.
-  Time use(NpuId npu, Time now, Time delay);
-
- private:
-  std::vector<std::int64_t> port_of_;  // of each NPU, or nothing where there are none
-  std::vector<Time> free_at_;
-};
-
 class Tasks {
  public:
-  Tasks(Events& events, Processors& processors, Collectives& collectives, PointToPoint& point_to_point, Agreements& agreements, Host& host,
+  Tasks(Events& events, TaskDurations& durations, Collectives& collectives, PointToPoint& point_to_point, Agreements& agreements,
         std::uint32_t npus);
 
-  // Set the port of each NPU, or -1. Returns whether some NPUs share one. Raises std::invalid_argument.
-  bool add_ports(const std::vector<std::int64_t>& ports);
-  // Ask the host for the times of tasks that compute; without this their delays count.
-  void set_compute_times() { asks_compute_ = true; }
   // Let NPUs run a program, which is of an agreement (-1: of none). Raises std::invalid_argument.
   void add_program(ProgramColumns columns, const std::vector<std::int64_t>& npus, std::int64_t agreement);
   // Keep the times of an NPU, which has no program yet.
@@ -174,20 +156,17 @@ class Tasks {
   Units& units_of(NpuId npu) { return units_[npus_[npu].units]; }
 
   Events& events_;
-  Processors& processors_;
+  TaskDurations& durations_;
   Collectives& collectives_;
   PointToPoint& point_to_point_;
   Agreements& agreements_;
-  Host& host_;
   bool started_ = false;
-  bool asks_compute_ = false;
   std::uint64_t ended_ = 0;
   std::vector<Npu> npus_;
   std::vector<Program> programs_;
   std::vector<TaskRun> tasks_;
   std::vector<Units> units_;
   Observed<Record> records_;
-  Ports ports_;
 };
 
 }  // namespace astra::engine

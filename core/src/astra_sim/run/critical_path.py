@@ -208,7 +208,7 @@ def make_path(run: FinishedRun, session: SystemSession, empty: Network | None) -
     messages = _PathMessages(run.inputs.network, empty)
     builder = _Parts(run, messages)
     parts = [PathSegment(SegmentKind.START, 0, start_ps, 0, NOWHERE)] if start_ps else []
-    placed = builder.placed(run.engine.critical_path())
+    placed = builder.placed(run.engine.record.critical_path())
     ends = builder.ends_of_composites(placed)
     for number, (link, place, phase) in enumerate(placed):
         begin = start_ps + link.begin

@@ -18,6 +18,7 @@ from astra_sim.engine.reference.agreement import Agreements
 from astra_sim.engine.reference.causes import Label
 from astra_sim.engine.reference.chunks import Chunks
 from astra_sim.engine.reference.collectives import Collectives
+from astra_sim.engine.reference.durations import TaskDurations
 from astra_sim.engine.reference.events import (
     BusCall,
     Departure,
@@ -85,7 +86,8 @@ class ReferenceEngine:
         self._chunks = Chunks(self._events, self._phases, agreements, npus, self._chunk_ended)
         self._collectives = Collectives(self._events, self._phases, self._chunks)
         self._point_to_point = PointToPoint(self._events, self._transport, npus, rendezvous)
-        self._tasks = Tasks(self._events, self._processors, self._collectives, self._point_to_point, agreements, npus)
+        self._durations = TaskDurations(self._processors, npus)
+        self._tasks = Tasks(self._events, self._durations, self._collectives, self._point_to_point, agreements, npus)
         self.record = ReferenceRecord(self._events, self._phase_kinds, self._chunks, self._collectives, self._point_to_point, self._tasks)
         self._handlers: dict[type, Callable[..., None]] = {
             MessageArrival: self._phases.on_arrival,
@@ -141,12 +143,12 @@ class ReferenceEngine:
 
     def add_ports(self, ports: Sequence[int]) -> None:
         """Say which port each NPU uses (from 0 on; -1: its accesses never wait)."""
-        if self._tasks.add_ports(ports):
+        if self._durations.add_ports(ports):
             self._events.contend()
 
     def set_compute_times(self, compute_ps: ComputePs) -> None:
         """Say who is asked for the times of COMPUTE tasks."""
-        self._tasks.set_compute_times(compute_ps)
+        self._durations.set_compute_times(compute_ps)
 
     def set_overheads(self, overhead_ps: OverheadPs, compute: bool) -> None:
         """Let processors send and receive messages, those that `compute` or others beside them."""

@@ -21,18 +21,16 @@ from astra_sim.engine.interface import (
     RECEIVE,
     SEND,
     TIMER,
-    ComputePs,
     Issue,
     Task,
-    check_ports,
     check_program,
     task_rows,
 )
 from astra_sim.engine.reference.agreement import Agreements
 from astra_sim.engine.reference.collectives import Collectives
+from astra_sim.engine.reference.durations import TaskDurations
 from astra_sim.engine.reference.events import Events, TaskEnd
 from astra_sim.engine.reference.point_to_point import PointToPoint
-from astra_sim.engine.reference.processors import Processors
 from astra_sim.rows import kinds_of
 
 _TAKE_TIME = (TIMER, ACCESS, SEND, RECEIVE, COMPUTE)
@@ -136,45 +134,20 @@ def _takes_turns(task: TaskRun) -> bool:
     return task.task.kind == COLLECTIVE and task.task.unit >= 0
 
 
-class Ports:
-    """The ports through which NPUs access memory. NPUs that have the same port use it one after another."""
-
-    __slots__ = ("free_at", "port_of")
-
-    def __init__(self) -> None:
-        self.port_of: Sequence[int] = ()
-        self.free_at: dict[int, int] = {}
-
-    def add(self, ports: Sequence[int], npus: int) -> bool:
-        """Say which port each NPU uses, or -1. Returns whether some NPUs share one. Raises ValueError."""
-        check_ports(ports, npus)
-        self.port_of = ports
-        used = [port for port in ports if port >= 0]
-        return len(set(used)) < len(used)
-
-    def use(self, npu: int, now: int, delay: int) -> int:
-        """An NPU uses its port for so long, from now on or when it is free. Returns when that ends."""
-        port = self.port_of[npu] if self.port_of else -1
-        if port < 0:
-            return now + delay
-        end = self.free_at[port] = max(now, self.free_at.get(port, 0)) + delay
-        return end
-
-
 class Tasks:
     """The tasks of all NPUs."""
 
     def __init__(
         self,
         events: Events,
-        processors: Processors,
+        durations: TaskDurations,
         collectives: Collectives,
         point_to_point: PointToPoint,
         agreements: Agreements,
         npus: int,
     ) -> None:
         self._events = events
-        self._processors = processors
+        self._durations = durations
         self._agreements = agreements
         self._collectives = collectives
         self._point_to_point = point_to_point
@@ -182,21 +155,11 @@ class Tasks:
         self._programs = 0
         self._tasks: dict[int, list[TaskRun]] = {}
         self._units: dict[int, Units] = {}
-        self._ports = Ports()
-        self._compute_ps: ComputePs | None = None
         self._to_start: list[TaskRun] = []
         self._ended_at = [-1] * npus
         self._ended = 0
 
     # -- building ------------------------------------------------------------------------------------------------------
-
-    def add_ports(self, ports: Sequence[int]) -> bool:
-        """Say which port each NPU uses. Returns whether some NPUs share one."""
-        return self._ports.add(ports, self._npus)
-
-    def set_compute_times(self, compute_ps: ComputePs) -> None:
-        """Say who is asked for the times of COMPUTE tasks."""
-        self._compute_ps = compute_ps
 
     def add_program(self, tasks: Sequence[Task], npus: Sequence[int], issue: Issue, agreement: int) -> None:
         """Let NPUs run a program, which is of an agreement (-1: of none)."""
@@ -323,14 +286,8 @@ class Tasks:
         if task.task.kind in (SEND, RECEIVE):
             self._point_to_point.begin(task, order)
             return
-        now, delay = self._events.now, task.task.delay
-        end = now + delay
-        if task.task.kind == ACCESS:
-            end = self._ports.use(task.npu, now, delay)
-        elif task.task.kind == COMPUTE:
-            begin = self._processors.free_from(task.npu, now)
-            duration = delay if self._compute_ps is None else self._compute_ps(task.npu, task.number, begin)
-            end = self._processors.compute(task.npu, begin, duration)
+        now = self._events.now
+        end = self._durations.end_of(task.npu, task.number, task.task, now)
         self._events.push_end(end, task.npu, TaskEnd(task), (now,), order)
 
     def _end(self, task: TaskRun) -> None:
