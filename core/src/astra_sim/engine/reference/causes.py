@@ -34,6 +34,7 @@ class Entry:
     __slots__ = ("bytes", "end", "label", "npu", "parent", "to")
 
     def __init__(self, parent: Entry | None) -> None:
+        # Links refer back only, so a chain that leads to nothing that is to come is freed with its last link.
         self.parent = parent
         self.end = self.npu = 0
         self.to = -1

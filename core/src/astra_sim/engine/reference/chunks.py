@@ -177,5 +177,6 @@ class Chunks:
             self._phases.begin(step.rank, step, order)
             return
         end = now + step.step.delay
+        # A phase of a known time is ordered as if its messages were simulated: it ends with the key that they had (`run/phase_cost.py`).
         causal_key = tuple(end - offset for offset in step.step.causal_key) or (now,)
         self._events.push_end(end, npu, StepEnd(step), causal_key, order)

@@ -113,6 +113,7 @@ class Collectives:
             self._issued[key] = Issued(self._share(task), task.program.npus)
         issued = self._issued[key]
         issued.npus_left -= 1
+        # Long runs issue many collectives; what all NPUs have issued is not looked up again.
         if not issued.npus_left:
             del self._issued[key]
         return issued.collective
@@ -125,6 +126,7 @@ class Collectives:
         ordinal = self._ordinals[program, group]
         self._ordinals[program, group] += 1
         collective = self._shared.get((group, ordinal))
+        # The first program to come plans for all: a group may be shared by programs that come to it at different times.
         if collective is None:
             collective = self._shared[group, ordinal] = self._make(task)
             collective.programs_left = self._programs_of[group]

@@ -56,6 +56,7 @@ class TaskDurations:
             return self._ports.use(npu, now, task.delay)
         if task.kind != COMPUTE:
             return now + task.delay
+        # The time of a slow NPU may depend on the moment, so it is asked for when the processor is free, not when the task is ready.
         begin = self._processors.free_from(npu, now)
         duration = task.delay if self._compute_ps is None else self._compute_ps(npu, number, begin)
         return self._processors.compute(npu, begin, duration)

@@ -247,6 +247,7 @@ class Events:
         """Let a task or a step end: in this instant, after all messages and tokens of its round, or a round after the current end."""
         if time > MAX_PICOSECONDS:
             raise too_long(self.now)
+        # An end comes after all messages and tokens of its round, because any of them may let something else end together with it.
         stage = _ENDS if time != self.now else Stage(self.stage.round + self.stage.ends, True, 0)
         if self.causes is not None:
             self.causes.schedule(EventKey(npu, order, True), time)
@@ -255,6 +256,7 @@ class Events:
     def next_causal_key(self) -> CausalKey:
         """The causal key of events that are scheduled now."""
         causal_key, of, at = self._recent
+        # By identity: an equal key that is another object costs one more tuple, but comparing the times would cost every event.
         if of is not self.causal_key or at != self.now:
             causal_key = (self.now, *self.causal_key)[:CAUSAL_KEY_LENGTH]
             self._recent = causal_key, self.causal_key, self.now
@@ -271,6 +273,7 @@ class Events:
     def next_level(self) -> list[Event]:
         """Go on to the next stage and its events; if NPUs wait for each other, the tokens of each where its first one is."""
         level = self.now, self.stage = heapq.heappop(self._heap)
+        # No two events of a level have the same NPU and order, so sorting never comes to compare what happens.
         events = sorted(self._levels.pop(level))
         return _merge_tokens(events) if self._orders.contended and len(events) > 1 else events
 

@@ -180,6 +180,7 @@ class ReferenceEngine:
         self._tasks.start_all()
         limit = self.events + events if events is not None else -1
         while True:
+            # Between any two levels: the network takes all that one level sends together, and may deliver before the next event here.
             self._transport.exchange()
             if queue.next_time() is None:
                 return False

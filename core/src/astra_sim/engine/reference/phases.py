@@ -156,6 +156,7 @@ class Phases:
                 phase.by_npu[npu] = member = Rank(npu, rank, group, programs[rank % len(programs)], phase, ending)
                 ending.ranks.append(member)
                 ending.open += 1
+                # What this rank sends to any member equals what another sends to this rank, so every message comes back to it.
                 if loop_back:
                     phase.by_npu = dict.fromkeys(group, member)
                     break
@@ -176,6 +177,7 @@ class Phases:
     def on_token(self, rank: Rank) -> None:
         """A rank has handled a message, or a start."""
         causal_key = self._events.causal_key
+        # Tokens of one instant come in several levels: the end of the rank follows from the latest cause of all, not from the last token.
         rank.last_causal_key = max(rank.last_causal_key, causal_key) if rank.last_token_at == self._events.now else causal_key
         rank.last_token_at = self._events.now
         rank.tokens += 1
@@ -268,6 +270,7 @@ class Phases:
     def _finish(self, rank: Rank) -> None:
         """A rank has finished in a phase."""
         now = self._events.now
+        # Only a rank without any token finishes without one of this instant: as it begins, like a timer that starts now.
         causal_key = rank.last_causal_key if rank.last_token_at == now else (now,)
         kind, ending = rank.phase.kind, rank.ending
         if not (kind.together or kind.barrier):
@@ -276,6 +279,7 @@ class Phases:
             return
         if ending.finish(now, causal_key):
             kind.causal_key = ending.causal_key
+            # Each ends as the thing that it began, so that what ends in one instant keeps the order in which its NPU began it.
             for each in ending.ranks:
                 assert each.step is not None
                 self._events.push_end(now, each.npu, StepEnd(each.step), ending.causal_key, each.order)

@@ -82,6 +82,7 @@ class PointToPoint:
             return
         mailbox.offered.append(task)
         if mailbox.requests:
+            # As in phases, a request that is there already is met by an event of its own.
             mailbox.requests -= 1
             self._events.push(self._events.now, task.npu, PointToPointRequest(mailbox))
 
@@ -89,6 +90,7 @@ class PointToPoint:
         source = self._peer(task)
         mailbox = self._mailbox(source, task.npu, task.task)
         if mailbox.arrived:
+            # The message exists, but the receive ends in the stage of ends all the same, after all messages and tokens of this round.
             mailbox.arrived -= 1
             self._events.push_end(self._events.now, task.npu, TaskEnd(task), (self._events.now,), order)
         else:

@@ -99,12 +99,14 @@ class RuledQueue(Queue[Entry]):
 
     def enter(self, entry: Entry, key: Key, job: Job) -> None:
         """Find the place by the rule for this kind of job."""
+        # Of a job only the priority differs from others of its kind, bytes and remaining phases; the order is asked once about those.
         standing = self._standings.get(job[1:])
         if standing is None:
             standing = self._standings[job[1:]] = self._order.standing(job)
         rule = self._rules[standing.rule]
         seen = zip(self._rules, standing.keys, standing.sides, strict=True)
         marks = [(-job.priority if by.key is None else mark, side) for by, mark, side in seen]
+        # Keys are whole numbers: those at least as high as one are those above the number before it.
         limit = marks[standing.rule][0] - rule.before_equal
         first_stays = rule.in_turn is not None and self.running > 0
         self._nodes[key] = self._waiting.insert(self._waiting.place(standing.rule, limit, first_stays), (entry, key), marks)

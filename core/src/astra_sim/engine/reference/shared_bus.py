@@ -126,6 +126,7 @@ class _Side:
         """The oldest transfer has arrived: reduce it if it must be, else hand it on, and start the next."""
         self._last_end = self._now_ns()
         self._previous = self._state
+        # The partner may have begun another transfer while this one was on its way; then this side goes on receiving.
         if len(self._receives) == 1:
             self._state = _FREE
         transfer = self._receives.popleft()

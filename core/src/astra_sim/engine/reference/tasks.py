@@ -100,6 +100,7 @@ class Units:
         units = [unit for unit in range(MAX_UNITS) if not self.busy[unit]]
         heaps = [self._ready[unit] for unit in (*units, MAX_UNITS)]
         agreed = [self._next_collective(unit) for unit in units]
+        # All units compete: what begins first in an instant is decided by priorities, not by the numbers of units.
         tasks = [heap[0][-1] for heap in heaps if heap] + [task for task in agreed if task is not None]
         if not tasks:
             return None
@@ -180,6 +181,7 @@ class Tasks:
             priorities = range(len(tasks)) if rows.priorities is None else rows.priorities
             runs = [TaskRun(npu, number, *each, program) for number, each in enumerate(zip(priorities, tasks, strict=True))]
             self._tasks[npu] = runs
+            # So every list of successors is in the order in which they start.
             for task in sorted(runs, key=_order):
                 for other in task.task.after:
                     runs[other].successors.append(task)
@@ -223,6 +225,7 @@ class Tasks:
         """Make the tasks of new programs ready if they wait for nothing."""
         starting, self._to_start = sorted(self._to_start, key=_order), []
         for npu, group in groupby(starting, key=lambda task: task.npu):
+            # With units, all tasks of an NPU are ready before any begins: what one that ends at once releases takes its turn among them.
             tasks = list(group)
             if tasks[0].program.has_units:
                 self._pump_units(npu, tasks)
@@ -264,6 +267,8 @@ class Tasks:
 
     def _start(self, task: TaskRun) -> None:
         """Make a task ready that waits for nothing, and its dependents if it ends at once."""
+        # No recursion, since a chain of joins may be longer than Python's stack. Reversed, so that what a task releases starts in order of
+        # priority, and each with all that it releases before the next: chunks enter their queues in this order.
         stack = [task]
         while stack:
             current = stack.pop()
@@ -282,6 +287,7 @@ class Tasks:
     def _begin(self, task: TaskRun) -> None:
         """A task begins that takes time; of a collective, the delay after its chunks."""
         task.began_at = self._events.now
+        # Numbered as it begins: what ends in one instant is in the order in which its NPU began it.
         order = self._events.next_end_order(task.npu)
         if task.task.kind in (SEND, RECEIVE):
             self._point_to_point.begin(task, order)

@@ -116,6 +116,7 @@ class Transport:
         if self._outbox:
             inject(network, self._events.now, self._outbox)
             self._outbox = []
+            # A new message may arrive earlier than the time before which the network had nothing to deliver.
             self._quiet_until = -1
         since = self._events.now  # deliveries come in order of time
         while self._quiet_until is not None:
@@ -147,6 +148,7 @@ class Transport:
             if self._events.causes is not None:
                 self._events.causes.send(self.messages, destination, size)
             self._outbox.append(Message(self.messages, source, destination, size, queue, flow, self._class_of(queue)))
+            # Its arrival is ordered by when it was sent, as if the time of its arrival were known at once.
             self._under_way[self.messages] = source, arrival, self._events.next_causal_key()
 
     def _await_sent(self, source: int, destination: int, size: int, sent: EventPayload | None) -> None:

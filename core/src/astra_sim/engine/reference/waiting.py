@@ -34,6 +34,7 @@ def _take_turns(one: int, other: int) -> bool:
 
 def _join(left: _Span, right: _Span) -> _Span:
     others = max(left.others, right.others)
+    # Only now is it known who is in front of the first job of the right span, and so whether one may go between them.
     if not _take_turns(left.last_side, right.first_side):
         others = max(others, right.first)
     return _Span(left.first, others, left.first_side, right.last_side)
@@ -83,6 +84,7 @@ class Waiting(Generic[Entry]):
     def place(self, rule: int, limit: int, first_stays: bool) -> int:
         """The place of the first job whose key by a rule is above `limit` and before which one may go; else the number of jobs."""
         node, place, before, closed = self._root, 0, 0, first_stays
+        # The sums of the root tell that a job goes behind all others, without a way down.
         if node is None or not _is_in(node.spans[rule], limit, before, closed):
             return len(self)
         while node is not None:
@@ -93,6 +95,7 @@ class Waiting(Generic[Entry]):
                     node = left
                     continue
                 place += left.size
+                # The first of all jobs was on the left, so what is next has another in front of it, and need not stay first.
                 before, closed = left.spans[rule].last_side, False
             if key > limit and not closed and not _take_turns(before, side):
                 return place
@@ -102,6 +105,8 @@ class Waiting(Generic[Entry]):
 
     def insert(self, place: int, entry: Entry, marks: list[tuple[int, int]]) -> WaitingNode[Entry]:
         """Put something at a place; `marks` are its key and side by each rule. Returns its node."""
+        # A linear congruential generator (Knuth's MMIX), whose high bits are the random ones. Weights balance the tree (Seidel and Aragon,
+        # Randomized Search Trees, 1996) and decide nothing else; these are the same in every run, and in the compiled engine.
         self._random = (self._random * 6364136223846793005 + 1442695040888963407) % 2**64
         node = WaitingNode(entry, marks, self._random >> 32)
         self._set_root(_insert(self._root, place, node))
@@ -172,6 +177,7 @@ def _pop(node: WaitingNode[Entry]) -> tuple[Entry, WaitingNode[Entry] | None]:
 
 def _place_of(node: WaitingNode[Entry]) -> int:
     """The number of jobs before a node."""
+    # Upwards: who takes out a job that NPUs agreed on knows its node, and nothing about its place in the order.
     place = _size(node.left)
     while node.above is not None:
         if node.above.right is node:
