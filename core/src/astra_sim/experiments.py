@@ -27,34 +27,6 @@ if TYPE_CHECKING:
     from astra_sim.setup.provenance import binaries, invocation, version_differences, versions
     from astra_sim.setup.run_options import RunOptions
 
-__all__ = [
-    "SECTIONS",
-    "Change",
-    "Grid",
-    "RunOptions",
-    "SpooledResults",
-    "assigned",
-    "binaries",
-    "build_compute",
-    "cache_folder",
-    "changed",
-    "changed_inputs",
-    "check_groups",
-    "check_npus",
-    "check_options",
-    "component",
-    "contain_exits",
-    "dimensions_of",
-    "experiment_from",
-    "experiment_of",
-    "invocation",
-    "network_of",
-    "read_groups",
-    "row_of",
-    "version_differences",
-    "versions",
-    "workload_options",
-]
 
 __getattr__ = lazy_names(
     __name__,

@@ -31,20 +31,6 @@ if TYPE_CHECKING:
     from astra_sim.report.npu_shares import NpuUses, npu_uses
     from astra_sim.report.screen import Screen
 
-__all__ = [
-    "POINT_TO_POINT",
-    "CompositeTimes",
-    "CriticalPath",
-    "ExplainedRun",
-    "Explanation",
-    "NpuUses",
-    "PathSegment",
-    "RunRecord",
-    "SegmentKind",
-    "SegmentOrigin",
-    "link_bandwidth",
-    "npu_uses",
-]
 
 __getattr__ = lazy_names(
     __name__, {"report.audit": ("link_bandwidth",), "report.labels": ("POINT_TO_POINT",), "report.npu_shares": ("NpuUses", "npu_uses")}

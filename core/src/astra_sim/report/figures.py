@@ -40,20 +40,3 @@ def parts_table(figure: Figure, mark: str, units: str | None = None) -> Table:
     title = f"{figure.label} ({figure.note})" if figure.note else figure.label
     columns = Column("", "name"), Column(unit), Column("%"), Column("", "word", 1)
     return Table(columns, rows, title, indent=1)
-
-
-def comparison_table(labels: Sequence[str], shown: Sequence[Mapping[str, Figure]], units: str | None = None) -> Table | None:
-    """A row for each run and a column for each figure that all of them have; None if there is none. Times are in `units`."""
-    each = [scalar_figures(figures) for figures in shown]
-    names = [name for name, figure in each[0].items() if all(name in figures for figures in each) and not isinstance(figure.value, str)]
-    if not names:
-        return None
-    columns = [Column("run", "name")]
-    cells: list[list[str]] = []
-    for rank, name in enumerate(names):
-        values = [figures[name] for figures in each]
-        like = max(abs(figure.value) for figure in values)
-        unit = amount(0, values[0].unit, like, units)[1]
-        columns.append(Column(values[0].label if not unit else f"{values[0].label} ({unit})", rank=rank))
-        cells.append([amount(figure.value, figure.unit, like, units)[0] for figure in values])
-    return Table(columns, [list(row) for row in zip(labels, *cells, strict=True)])

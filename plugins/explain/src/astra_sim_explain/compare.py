@@ -24,7 +24,7 @@ from astra_sim.commands import (
     table_options,
     write_then_show,
 )
-from astra_sim.display import Reports, comparison_table, output_options, run_options, say_findings
+from astra_sim.display import Reports, amount, output_options, run_options, say_findings, scalar_figures
 from astra_sim.errors import printable
 from astra_sim.experiments import SECTIONS, Change, Grid, SpooledResults, assigned, changed, row_of
 from astra_sim.graph import Figure
@@ -232,7 +232,7 @@ def _print(rows: Sequence[dict[str, Any]], shown: Sequence[Mapping[str, Figure]]
             screen.text(f"{number}: {label}", further="   ")
         labels = [str(number) for number in range(1, len(labels) + 1)]
     screen.table(_table(labels, rows, screen))
-    of_workload = comparison_table(labels, shown, screen.units)
+    of_workload = _figures_table(labels, shown, screen.units)
     if of_workload is not None:
         screen.table(of_workload)
 
@@ -258,3 +258,20 @@ def _table(labels: Sequence[str], rows: Sequence[dict[str, Any]], screen: Screen
         rest = sent.number(row["payload_bytes"]), str(row["npus"]), f"{row['wall_s']:.3f}"
         cells.append([label, unit.number(row["finish_ns"]), ratio, *times, *rest])
     return Table(columns, cells)
+
+
+def _figures_table(labels: Sequence[str], shown: Sequence[Mapping[str, Figure]], units: str | None = None) -> Table | None:
+    """A row for each run and a column for each figure that all of them have; None if there is none. Times are in `units`."""
+    each = [scalar_figures(figures) for figures in shown]
+    names = [name for name, figure in each[0].items() if all(name in figures for figures in each) and not isinstance(figure.value, str)]
+    if not names:
+        return None
+    columns = [Column("run", "name")]
+    cells: list[list[str]] = []
+    for rank, name in enumerate(names):
+        values = [figures[name] for figures in each]
+        like = max(abs(figure.value) for figure in values)
+        unit = amount(0, values[0].unit, like, units)[1]
+        columns.append(Column(values[0].label if not unit else f"{values[0].label} ({unit})", rank=rank))
+        cells.append([amount(figure.value, figure.unit, like, units)[0] for figure in values])
+    return Table(columns, [list(row) for row in zip(labels, *cells, strict=True)])
