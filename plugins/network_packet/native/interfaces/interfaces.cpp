@@ -1,7 +1,6 @@
 #include "interfaces/interfaces.hpp"
 
 #include <algorithm>
-#include <utility>
 
 #include "traffic/traffic.hpp"
 
