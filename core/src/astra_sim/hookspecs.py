@@ -303,11 +303,11 @@ def astra_formats() -> Sequence[FileFormat]:  # type: ignore[empty-body]
     Example:
 
         >>> from astra_sim import FileFormat, hookimpl
-        >>> def read(text, path):
+        >>> def tables(text, path):
         ...     return {"workload": {"plugin": "collective", "collective": text.split()[0], "bytes": int(text.split()[1])}}
         >>> @hookimpl
         ... def astra_formats():
-        ...     return [FileFormat("one-line", "OPERATION BYTES", ("workload",), lambda text: len(text.split()) == 2, read)]
+        ...     return [FileFormat("one-line", "OPERATION BYTES", ("workload",), lambda text: len(text.split()) == 2, tables)]
     """
 
 
