@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gzip
 import random
 import re
@@ -206,6 +207,20 @@ def test_fields_without_a_column_are_kept_when_asked(tmp_path: Path) -> None:
     write_trace(tmp_path / "b.et", trace)
     assert (tmp_path / "b.et").read_bytes() == (tmp_path / "a.et").read_bytes()
     assert load_trace(tmp_path / "a.et").node(0).others == b""
+
+
+def test_columns_of_communication_have_the_names_of_nodes_too() -> None:
+    trace: Any = trace_of([Node(id=1, name="sum", type=NodeType.COMM_COLL_NODE, comm_type=0, comm_size=64)])
+    assert (trace.comm_size[0], trace.comm_type[0], trace.comm_priority[0]) == (64, 0, trace.comm.priority[0])
+    assert (trace.group, trace.groups, trace.involved, trace.relative_peers) == (
+        trace.comm.group,
+        trace.comm.groups,
+        trace.comm.involved,
+        trace.comm.relative,
+    )
+    with pytest.raises(AttributeError, match="'Trace' object has no attribute 'comm_bytes'"):
+        _ = trace.comm_bytes
+    assert copy.copy(trace).comm_size[0] == 64
 
 
 def test_gzip_and_metadata(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 from astra_sim.rows import Column, Dependencies, view
@@ -102,12 +102,17 @@ class CommColumns:
     relative: bool = False
 
 
+_COMM_NAMES = {f"comm_{name}": name for name in ("type", "priority", "size", "src", "dst", "tag")}
+_COMM_NAMES |= {name: name for name in ("group", "groups", "involved", "involved_dims")} | {"relative_peers": "relative"}
+
+
 @attrs.frozen(eq=False, kw_only=True)
 class Trace:
     """The trace of one rank, checked: ids are unique, dependencies exist and have no cycle.
 
     A column holds a number for each row, in the order of the file: `id`, `type` (a NodeType), `duration_ns` (nanoseconds), `is_cpu_op`
-    (0, 1), `num_ops` and `tensor_size` (bytes); -1 if the trace has no value. Those of communication are in `comm`.
+    (0, 1), `num_ops` and `tensor_size` (bytes); -1 if the trace has no value. Those of communication are in `comm`; most can be read from
+    the trace itself, too, by the names that a node has for them (`comm_size`, `group`).
 
     `order` lists the rows so that each comes after its dependencies; of all such orders it is the one in which the lowest ids come
     first, whatever the order of the file. `left_out` counts control dependencies on nodes that are not in
@@ -132,6 +137,13 @@ class Trace:
 
     def __len__(self) -> int:
         return len(self.id)
+
+    if not TYPE_CHECKING:  # it would hide misspelt attributes
+
+        def __getattr__(self, name: str) -> Any:
+            if name not in _COMM_NAMES:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            return getattr(self.comm, _COMM_NAMES[name])
 
     def name(self, row: int) -> str:
         """The name of a node."""
