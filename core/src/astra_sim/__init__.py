@@ -150,6 +150,7 @@ PROVISIONAL_MODULES = (
     "served",
     "experiments",
     "display",
+    "value_objects",
 )
 """Modules that packages released with the kernel share, like names of public modules outside of `__all__`. They may change at any time."""
 

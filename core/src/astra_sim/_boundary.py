@@ -14,6 +14,7 @@ import attrs
 
 from astra_sim._deprecation import adopt_former_names
 from astra_sim.errors import AstraError, InputError, PluginError, in_figures
+from astra_sim.value_objects import ValueObject
 
 MAX_PICOSECONDS = 2**63 - 1
 """Times are 64-bit numbers: a bit over 106 days."""
@@ -128,8 +129,8 @@ def _text(make: Callable[[Any], str], value: object) -> str:
         return f"<{type(value).__name__} without text>"
 
 
-@attrs.frozen
-class Expected:
+@attrs.frozen(eq=False, repr=False)
+class Expected(ValueObject):
     """A condition on a value: `holds` checks the value and the object that it belongs to; `words` describes the condition in messages.
 
     It serves as validator of attrs, too.

@@ -70,6 +70,7 @@ from astra_sim._boundary import FIGURES, FLAG, NOT_NEGATIVE, POSITIVE, TEXT, Con
 from astra_sim.errors import InputError
 from astra_sim.fabric.links import LinkChange
 from astra_sim.shapes import ELEMENT_BYTES, Kernel
+from astra_sim.value_objects import ValueObject
 
 if TYPE_CHECKING:
     from astra_sim.platform import Platform
@@ -114,8 +115,8 @@ class Started(NamedTuple):
     duration_ps: int
 
 
-@attrs.frozen
-class ExpectedError:
+@attrs.frozen(eq=False, repr=False)
+class ExpectedError(ValueObject):
     """The error of a simulated workload against measurements, from published runs that are like it.
 
     The relative errors of a `share` of them, weighted by how near they are, are at most `within`. `runs` is how many there are, `near` how
@@ -134,8 +135,8 @@ NpuPs = Callable[[Started], int]
 """The time of an operation on the NPU on which it starts (picoseconds)."""
 
 
-@attrs.frozen
-class Variation:
+@attrs.frozen(eq=False, repr=False)
+class Variation(ValueObject):
     """The deviations of a run from its models: the time of each operation on its NPU (None: that of the compute model), and other links."""
 
     npu_ps: NpuPs | None = None

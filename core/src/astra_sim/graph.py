@@ -75,6 +75,7 @@ from astra_sim.memo import ObjectCaches
 from astra_sim.platform import LogicalDimension, Platform
 from astra_sim.rows import Dependencies, Rows, column, first_like, kinds_of
 from astra_sim.schedule import Collective, Peer
+from astra_sim.value_objects import ValueObject
 
 __all__ = [
     "Communicate",
@@ -289,8 +290,8 @@ class ProgramTimes:
     within: Callable[[Composite], tuple[int, Sequence[tuple[Operation, int, int]]]] = lambda composite: (0, ())
 
 
-@attrs.frozen
-class Figure:
+@attrs.frozen(eq=False, repr=False)
+class Figure(ValueObject):
     """A figure that people read: its value, its title, its unit, and a remark.
 
     Values of the units s, bytes, FLOP/s and share (of 1) are scaled to their size. A mapping has the parts of a whole by name.
@@ -598,8 +599,8 @@ _MEMBERS = each("a tuple of NPUs", of_type("a number", int), tuple).optional()
 _INT = {int}
 
 
-@attrs.frozen
-class _Fields:
+@attrs.frozen(eq=False, repr=False)
+class _Fields(ValueObject):
     """The fields of a class of operations. `alike` has the types of those that were right, and for these the places of numbers, which are
     looked at each time, and of tuples of them."""
 

@@ -32,6 +32,7 @@ import attrs
 from astra_sim._deprecation import deprecated
 from astra_sim.errors import InputError, in_figures, suggestion
 from astra_sim.memo import Cache, is_hashable
+from astra_sim.value_objects import ValueObject
 
 __all__ = [
     "option",
@@ -101,8 +102,8 @@ def _check_value(name: str, value: Any, metadata: Mapping[str, Any]) -> None:
         raise ValueError(f"{name} is {value!r}; expected more than {metadata['above']}")
 
 
-@attrs.frozen
-class OptionInfo:
+@attrs.frozen(eq=False, repr=False)
+class OptionInfo(ValueObject):
     """An option as `astra plugins show` prints it."""
 
     name: str

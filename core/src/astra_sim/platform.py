@@ -100,6 +100,7 @@ from astra_sim.fabric.topology import completed, written
 from astra_sim.limits import MAX_NPUS
 from astra_sim.schedule import Peer
 from astra_sim.units import GIB
+from astra_sim.value_objects import ValueObject
 
 __all__ = [
     "Dimension",
@@ -227,8 +228,8 @@ def joined(dimensions: Sequence[LogicalDimension]) -> LogicalDimension:
     return product_dimension(dimensions)
 
 
-@attrs.frozen
-class Group:
+@attrs.frozen(eq=False, repr=False)
+class Group(ValueObject):
     """NPUs that run collectives together, in the order of ranks: a communicator group. It is in no dimension."""
 
     members: tuple[int, ...]
@@ -480,8 +481,8 @@ def _as_made(platform: Platform) -> Iterator[_AsMade]:
             yield _AsMade(part, where, name, value, value.copy() if type(value) in (list, dict, set) else value)
 
 
-@attrs.frozen
-class LogicalTopology(Topology):
+@attrs.frozen(eq=False, repr=False)
+class LogicalTopology(ValueObject, Topology):
     """The NPUs of a logical dimension, `stride` apart on a physical dimension that contains all NPUs: hops are those between them there."""
 
     physical: Dimension
@@ -533,8 +534,8 @@ def with_logical_dimensions(platform: Platform, sizes: Sequence[int]) -> Platfor
     return Platform(tuple(dimensions), platform.name, platform.device, physical=whole)
 
 
-@attrs.frozen
-class Preset:
+@attrs.frozen(eq=False, repr=False)
+class Preset(ValueObject):
     """A machine that is put together of topologies by name: tables as `[[platform.dimensions]]` of an experiment has them.
 
     A factory of `astra_platforms` gives it instead of dimensions, for the topologies may be of other plugins. `name` and `device` are those

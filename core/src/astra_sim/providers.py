@@ -40,6 +40,7 @@ from astra_sim._boundary import FLAG, TEXT, Lazily, call, checked, describe_exce
 from astra_sim.errors import InputError, PluginError, located, suggestion
 from astra_sim.memo import cached
 from astra_sim.options import structure
+from astra_sim.value_objects import ValueObject
 
 if TYPE_CHECKING:
     import importlib.metadata
@@ -193,8 +194,8 @@ class SchedulerProvider(Provider):
     orders: str = attrs.field(kw_only=True, validator=attrs.validators.in_(("queue", "dimensions")))
 
 
-@attrs.frozen
-class FileFormat:
+@attrs.frozen(eq=False, repr=False)
+class FileFormat(ValueObject):
     """A file format. `kinds` are the sections it may fill, such as ("platform", "network").
 
     `recognises(text)` answers whether a file is of this format; `read(text, path)` returns the tables of those sections, as

@@ -19,7 +19,6 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from astra_sim._result_document import check_document
 from astra_sim.errors import InputError
 from astra_sim.files import parse_json, read_text
 
@@ -45,6 +44,8 @@ def read_results(path: str) -> tuple[str, list[dict[str, Any]]]:
     runs = table if isinstance(table, list) else [table]
     if not runs or not all(isinstance(run, dict) and "run_name" in run and "finish_ns" in run for run in runs):
         raise InputError(f"{file}: this is no result of a run; expected {RESULT_FILE}, which --output writes, or its folder")
+    from astra_sim._result_document import check_document
+
     for place, run in enumerate(runs):
         check_document(run, f"{file}: run {place + 1}" if isinstance(table, list) else file)
     return file, runs

@@ -72,6 +72,7 @@ import attrs
 from astra_sim._boundary import MAX_PICOSECONDS, shown
 from astra_sim._deprecation import FormerName, former_names
 from astra_sim.errors import ScheduleError, in_figures
+from astra_sim.value_objects import ValueObject
 
 __all__ = [
     "Collective",
@@ -291,8 +292,8 @@ def receive(
     return Step(None, source, bytes, after=after, reduce=reduce, memory_bytes=charged, returned=returned, compute_ps=compute_ps)
 
 
-@attrs.frozen
-class Request:
+@attrs.frozen(eq=False, repr=False)
+class Request(ValueObject):
     """A request for a schedule.
 
     Each rank holds `bytes` bytes at the start. `direction` is +1 or -1, the direction of a queue.
@@ -312,8 +313,8 @@ class Request:
         return ScheduleError(f"{algorithm} cannot do {self.collective} on {self.ranks} ranks: {reason}")
 
 
-@attrs.frozen
-class RankProgram:
+@attrs.frozen(eq=False, repr=False)
+class RankProgram(ValueObject):
     """The program of one rank: `starts` tokens at the start, then `steps` in order.
 
     With a `cycle`, endpoints charge for messages in the order in which they come: the k-th message to come costs as much as step k. Without

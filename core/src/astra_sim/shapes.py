@@ -57,6 +57,7 @@ import attrs
 
 from astra_sim.errors import InputError
 from astra_sim.options import option
+from astra_sim.value_objects import ValueObject
 
 __all__ = [
     "Attention",
@@ -83,8 +84,8 @@ def _accumulate_fp32() -> bool:
     return field
 
 
-@attrs.frozen
-class Gemm:
+@attrs.frozen(eq=False, repr=False)
+class Gemm(ValueObject):
     """A product of matrices: (m x k) times (k x n) gives (m x n). For a layer m is the batch, n the outputs, k the inputs."""
 
     kind: ClassVar[str] = "gemm"
@@ -116,8 +117,8 @@ class Gemm:
         return self.batch * self.m * self.k
 
 
-@attrs.frozen
-class Convolution:
+@attrs.frozen(eq=False, repr=False)
+class Convolution(ValueObject):
     """A convolution. Height and width of the input include its padding.
 
     An output has ceil((input - filter + stride) / stride) rows (SCALE-Sim), columns alike: the last ones may reach beyond the input.
@@ -180,8 +181,8 @@ class Convolution:
         return self.batch * self.input_height * self.input_width * self.channels
 
 
-@attrs.frozen
-class GroupedGemm:
+@attrs.frozen(eq=False, repr=False)
+class GroupedGemm(ValueObject):
     """Products of the same shape for several experts, in one kernel: for each (rows x k) times (k x n)."""
 
     kind: ClassVar[str] = "grouped_gemm"
@@ -209,8 +210,8 @@ class GroupedGemm:
         return self.batched.count_bytes(element_bytes)
 
 
-@attrs.frozen
-class Attention:
+@attrs.frozen(eq=False, repr=False)
+class Attention(ValueObject):
     """The core of attention: queries times keys, softmax, times values.
 
     `flash`: one kernel that keeps the scores on chip; its backward pass calculates them again. Causal, it leaves out masked scores: half
@@ -293,8 +294,8 @@ class Attention:
         return sum(gemm.count_bytes(element_bytes) for gemm in self.gemms) + self.score_bytes(element_bytes)
 
 
-@attrs.frozen
-class Elementwise:
+@attrs.frozen(eq=False, repr=False)
+class Elementwise(ValueObject):
     """A kernel that is bound by memory: norms, activations, residual sums, transposes, gathers. Counted in bytes alone."""
 
     kind: ClassVar[str] = "elementwise"
@@ -308,8 +309,8 @@ class Elementwise:
         return self.read_bytes + self.write_bytes
 
 
-@attrs.frozen
-class Cast:
+@attrs.frozen(eq=False, repr=False)
+class Cast(ValueObject):
     """A change of element type, such as to FP8 before a product. Counted in bytes alone."""
 
     kind: ClassVar[str] = "cast"
@@ -327,8 +328,8 @@ class Cast:
         return self.batch * self.elements * (ELEMENT_BYTES[self.from_type] + written)
 
 
-@attrs.frozen
-class OptimizerStep:
+@attrs.frozen(eq=False, repr=False)
+class OptimizerStep(ValueObject):
     """The kernels of an optimizer step. Counted in bytes alone."""
 
     kind: ClassVar[str] = "optimizer_step"

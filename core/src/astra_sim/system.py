@@ -110,6 +110,7 @@ from astra_sim.errors import PluginError
 from astra_sim.graph import Communicate
 from astra_sim.platform import Group, LogicalDimension
 from astra_sim.schedule import Collective, Schedule
+from astra_sim.value_objects import ValueObject
 
 __all__ = [
     "BusOptions",
@@ -168,8 +169,8 @@ class QueueAssignment(NamedTuple):
     priority: int | None
 
 
-@attrs.frozen
-class QueuePlan:
+@attrs.frozen(eq=False, repr=False)
+class QueuePlan(ValueObject):
     """A queue of every NPU: its order, how many chunks of it run at a time, and the traffic class that its messages ask for.
 
     Classes count from 0; with -1 the network chooses.

@@ -11,10 +11,11 @@ import attrs
 
 from astra_sim.engine.interface import PhaseStepRecords
 from astra_sim.rows import Column, Rows, view
+from astra_sim.value_objects import ValueObject
 
 
-@attrs.frozen
-class Spans:
+@attrs.frozen(eq=False, repr=False)
+class Spans(ValueObject):
     """Disjoint spans of time, in order: when each begins and ends."""
 
     begins: Sequence[int] = attrs.field(eq=tuple)

@@ -26,6 +26,7 @@ from astra_sim.network import EventNetwork, RouteDelayNetwork
 from astra_sim.platform import LogicalDimension
 from astra_sim.rows import Column, Dependencies, Rows, column, first_like
 from astra_sim.schedule import LoweredProgram, Peer
+from astra_sim.value_objects import ValueObject
 
 if TYPE_CHECKING:
     from astra_sim.engine.columns import Use
@@ -88,8 +89,8 @@ Issue = Callable[[int, int], Sequence[Sequence[PhaseStep]]]
 """The chunks of a collective, planned when the first NPU issues it: (number of the task, picoseconds now) -> phase steps of each chunk."""
 
 
-@attrs.frozen
-class BusOptions:
+@attrs.frozen(eq=False, repr=False)
+class BusOptions(ValueObject):
     """Parameters of LogGP, in ns: latency `L`, overhead `o`, gap between transfers `g`, gap per byte `G`.
 
     `memory_gap_per_byte` is that of the inner bus to local memory. A side lets the other go first when it has sent more than `burst`

@@ -15,6 +15,7 @@ import attrs
 from astra_sim._boundary import FLAG, FUNCTION, Expected, Lazily, call, function_name, of_type, shown
 from astra_sim.errors import PluginError
 from astra_sim.schedule import Collective
+from astra_sim.value_objects import ValueObject
 
 
 class Job(NamedTuple):
@@ -50,8 +51,8 @@ def _kinds(kinds: Iterable[str]) -> tuple[Collective, ...]:
     return tuple(map(Collective, kinds))
 
 
-@attrs.frozen
-class Rule:
+@attrs.frozen(eq=False, repr=False)
+class Rule(ValueObject):
     """A new job goes before the first waiting one whose key is higher than its own, or behind all.
 
     Without a `key` priorities are compared: the job goes before the first waiting one of a lower priority. With `before_equal` it goes
@@ -98,8 +99,8 @@ def _are_rules(rules: Any, order: Any) -> bool:
     return isinstance(rules, Mapping) and all(isinstance(rule, Rule) for rule in rules.values())
 
 
-@attrs.frozen
-class RuleOrder:
+@attrs.frozen(eq=False, repr=False)
+class RuleOrder(ValueObject):
     """An order of rules: one for each kind of collective in `by_kind`, and one for all others.
 
     Called like any order it gives the same place that an engine finds.

@@ -11,6 +11,7 @@ import attrs
 from astra_sim.errors import InputError
 from astra_sim.fabric.links import LARGEST_BANDWIDTH, LARGEST_COST, FabricLink, Pattern, UniformLinks, Wire
 from astra_sim.fabric.paths import UNREACHABLE, paths_to
+from astra_sim.value_objects import ValueObject
 
 if TYPE_CHECKING:
     from astra_sim.platform import Dimension, Platform
@@ -95,8 +96,8 @@ class DimensionGraph:
         return paths_to(destination, usable)
 
 
-@attrs.frozen
-class Fabric:
+@attrs.frozen(eq=False, repr=False)
+class Fabric(ValueObject):
     """NPUs 0 to `npus` - 1, switches from `npus` on, and links between them, each one way.
 
     The ports of a node are the links that leave it, in the order of `links`: on an NPU these are its NICs. `switch_latency_ns` is the time

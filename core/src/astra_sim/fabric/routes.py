@@ -20,6 +20,7 @@ from astra_sim.fabric.destination_order import destination_order_of
 from astra_sim.fabric.graph import DimensionGraph, next_links_of, wires_of
 from astra_sim.fabric.paths import UNREACHABLE
 from astra_sim.fabric.ties import tie_by_destination
+from astra_sim.value_objects import ValueObject
 
 if TYPE_CHECKING:
     from astra_sim.platform import Dimension
@@ -39,8 +40,8 @@ TieRule = Callable[[int, int, Sequence[int]], int]
 """Of a node, a destination and the links of a set in order, two at least: the place of the link that a message takes."""
 
 
-@attrs.frozen
-class RouteRules:
+@attrs.frozen(eq=False, repr=False)
+class RouteRules(ValueObject):
     """The routing rule of a network: whether NPUs forward, and which of several next links a message takes. System layers use it."""
 
     forwarding: HostForwarding = "always"

@@ -9,6 +9,7 @@ import attrs
 
 from astra_sim.errors import printable
 from astra_sim.units import GIB, MIB, PS_PER_NS
+from astra_sim.value_objects import ValueObject
 
 TIME_UNITS = ("us", "ms", "s")
 """Units of time that a user may ask for."""
@@ -19,8 +20,8 @@ _MOST = 10_000
 """Times and bytes from here on are shown in a larger unit: so they have four digits before the point, and small ones beside them some."""
 
 
-@attrs.frozen
-class DisplayUnit:
+@attrs.frozen(eq=False, repr=False)
+class DisplayUnit(ValueObject):
     """A unit: how much it is of the smallest one, its name, and the decimals that amounts have in it."""
 
     size: float

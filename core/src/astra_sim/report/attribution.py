@@ -12,6 +12,7 @@ from astra_sim.report.labels import exposed_rank
 from astra_sim.report.npu_shares import NpuShares, shares_of
 from astra_sim.run.npu_times import NpuTimes
 from astra_sim.run.record import NpuRecord
+from astra_sim.value_objects import ValueObject
 
 MOST_OPERATIONS = 50_000
 """Operations of which shares are computed unasked: some tenths of a second."""
@@ -20,8 +21,8 @@ LayerPass = tuple[int, str]
 """A layer by number (-1: none), and a pass of it ("": none)."""
 
 
-@attrs.frozen
-class Attribution:
+@attrs.frozen(eq=False, repr=False)
+class Attribution(ValueObject):
     """The time of NPU 0 in the run by use (picoseconds): compute, exposed communication, memory; the rest is idle.
 
     The exposed time of each layer and pass is in `exposed_by`, whose sum is `exposed_ps`.

@@ -34,6 +34,7 @@ from astra_sim.schedule import Collective, Peer, PeerRun, Schedule, Step
 from astra_sim.setup.components import Components
 from astra_sim.system import PhasePlan
 from astra_sim.units import PS_PER_NS
+from astra_sim.value_objects import ValueObject
 
 TOLERANCE = 0.01
 """Wires count as this much faster than they are: clocks of links are whole picoseconds, and measured figures have an error."""
@@ -52,8 +53,8 @@ ROUNDED_PS = PS_PER_NS
 """The tolerance of the time of a message: networks may cut it to whole nanoseconds."""
 
 
-@attrs.frozen
-class Finding:
+@attrs.frozen(eq=False, repr=False)
+class Finding(ValueObject):
     """Something that is faster than the wires allow.
 
     `scope` is "phase", "dimension", "run" or "link". The `bytes` that NPU 0 puts on links of a dimension need `wire_ns` at the bandwidth of

@@ -15,6 +15,7 @@ from typing import Literal, TypeAlias
 import attrs
 
 from astra_sim.errors import printable
+from astra_sim.value_objects import ValueObject
 
 Kind: TypeAlias = Literal["number", "word", "name", "text"]
 
@@ -27,8 +28,8 @@ _TEXT = 20
 _GAP = 2
 
 
-@attrs.frozen
-class Column:
+@attrs.frozen(eq=False, repr=False)
+class Column(ValueObject):
     """A column of a table. Units belong into its heading, which may have several lines, so that its cells are plain numbers.
 
     If the screen is narrow, columns of the highest `rank` are left out first, and those of rank 0 stay. A `number` is aligned to the right
@@ -40,8 +41,8 @@ class Column:
     rank: int = 0
 
 
-@attrs.frozen
-class Table:
+@attrs.frozen(eq=False, repr=False)
+class Table(ValueObject):
     """Rows of cells below a title and the headings of columns, and a note below them. Without `headed` there are no headings."""
 
     columns: Sequence[Column]
@@ -65,8 +66,8 @@ class Page:
     rule: str = ""
 
 
-@attrs.frozen
-class Line:
+@attrs.frozen(eq=False, repr=False)
+class Line(ValueObject):
     """A line of text, which a terminal may show as a heading."""
 
     text: str

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
+from astra_sim.value_objects import ValueObject
+
 FEWEST = 3
 """Repetitions from which on layers are folded."""
 _SAVED = 3
@@ -15,8 +17,8 @@ _TRIED = 64
 """Lengths of a block that are tried, at each of its layers."""
 
 
-@attrs.frozen
-class Folded:
+@attrs.frozen(eq=False, repr=False)
+class Folded(ValueObject):
     """A layer that repeats: its places among all layers, in order, and its title."""
 
     label: str

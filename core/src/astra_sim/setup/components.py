@@ -35,10 +35,11 @@ from astra_sim.setup.run_options import RunOptions
 from astra_sim.setup.slow_npus import npu_times
 from astra_sim.setup.specs import component_of, sizes_of
 from astra_sim.system import System
+from astra_sim.value_objects import ValueObject
 
 
-@attrs.frozen
-class PluginSection:
+@attrs.frozen(eq=False, repr=False)
+class PluginSection(ValueObject):
     """A section of an experiment for a plugin: the kind of its component, the options, and its name in errors."""
 
     kind: str

@@ -11,13 +11,14 @@ import attrs
 
 from astra_sim.files import Table, note_input
 from astra_sim.memo import cached
+from astra_sim.value_objects import ValueObject
 
 LISTED = 64
 """Inputs of more files have one digest for all of them, so that a result of thousands of traces stays small."""
 
 
-@attrs.frozen
-class FileState:
+@attrs.frozen(eq=False, repr=False)
+class FileState(ValueObject):
     """A file as it was at an instant. Its digest is computed when it is asked for."""
 
     path: str
@@ -31,8 +32,8 @@ class FileState:
         return _digest_of(self) if _state(self.path) == self else None
 
 
-@attrs.frozen
-class InputFiles:
+@attrs.frozen(eq=False, repr=False)
+class InputFiles(ValueObject):
     """The files of an option: `option` is its section and name, `path` an absolute path, or how the names of the files begin."""
 
     option: str

@@ -12,10 +12,11 @@ from astra_sim.errors import PluginError
 from astra_sim.graph import ExecutionGraph
 from astra_sim.network import Network
 from astra_sim.platform import Platform, device_family
+from astra_sim.value_objects import ValueObject
 
 
-@attrs.frozen
-class Mismatch:
+@attrs.frozen(eq=False, repr=False)
+class Mismatch(ValueObject):
     """Two sections of an experiment that contradict each other, and a description of the contradiction."""
 
     sections: tuple[str, str]

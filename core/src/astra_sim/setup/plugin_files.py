@@ -11,13 +11,14 @@ import attrs
 
 from astra_sim._boundary import call, describe_exception
 from astra_sim.errors import InputError, PluginError
+from astra_sim.value_objects import ValueObject
 
 OFF = "no:"
 """The prefix of an argument of `-p` that disables a plugin."""
 
 
-@attrs.frozen
-class PluginChoice:
+@attrs.frozen(eq=False, repr=False)
+class PluginChoice(ValueObject):
     """A plugin file, by its name without folders, with its path and its text; or the name of a plugin that is switched off, without."""
 
     name: str

@@ -20,6 +20,7 @@ from astra_sim.errors import InputError, PluginError, suggestion
 from astra_sim.setup.entry_points import EntryPoint, entry_points
 from astra_sim.setup.known_components import BUILT_IN
 from astra_sim.setup.plugin_files import PluginChoice
+from astra_sim.value_objects import ValueObject
 
 KINDS = {
     "workload": "astra_workloads",
@@ -48,8 +49,8 @@ _ENTRY_POINTS = "the entry points of installed packages"
 _FUNCTIONS = (types.FunctionType, types.MethodType, types.BuiltinFunctionType)
 
 
-@attrs.frozen
-class PluginInfo:
+@attrs.frozen(eq=False, repr=False)
+class PluginInfo(ValueObject):
     """A plugin that was found: its entry point, its distribution, and the error if it failed to import or answer.
 
     `file` is its path if it is a single file (`-p FILE`), whose name represents the distribution.

@@ -7,10 +7,11 @@ from typing import Any
 import attrs
 
 from astra_sim.options import option
+from astra_sim.value_objects import ValueObject
 
 
-@attrs.frozen
-class RunOptions:
+@attrs.frozen(eq=False, repr=False)
+class RunOptions(ValueObject):
     """The options of a run.
 
     These are the keys of the section `run`, the options of `astra run` and `astra compare`, and keywords of `simulate`.

@@ -11,6 +11,7 @@ import attrs
 from astra_sim._boundary import MAX_PICOSECONDS, Lazily, call, picoseconds
 from astra_sim.compute import Compute, NpuPs, Started
 from astra_sim.errors import InputError
+from astra_sim.value_objects import ValueObject
 
 _PS = {"ns": 10**3, "us": 10**6, "ms": 10**9, "s": 10**12}
 _NUMBER = r"\d+(?:\.\d+)?"
@@ -21,8 +22,8 @@ _ENTRY = re.compile(
 )
 
 
-@attrs.frozen
-class _Window:
+@attrs.frozen(eq=False, repr=False)
+class _Window(ValueObject):
     """A time from `begin` to `end` (picoseconds; None: for ever) in which work takes `factor` times as long."""
 
     factor: Fraction
@@ -30,8 +31,8 @@ class _Window:
     end: int | None = None
 
 
-@attrs.frozen
-class SlowNpus:
+@attrs.frozen(eq=False, repr=False)
+class SlowNpus(ValueObject):
     """The windows of each NPU that has some, in which work takes another time. Factors of windows that overlap multiply."""
 
     windows: Mapping[int, Sequence[_Window]]

@@ -7,14 +7,15 @@ from collections.abc import Hashable
 import attrs
 from astra_sim import option
 from astra_sim.schedule import Collective, Request, Schedule, Step, exchange, shift
+from astra_sim.value_objects import ValueObject
 
 from astra_sim_collectives.charge import charged_alike, is_charged
 
 MAX_RANKS = 1 << 20
 
 
-@attrs.frozen
-class DirectOptions:
+@attrs.frozen(eq=False, repr=False)
+class DirectOptions(ValueObject):
     """Options of the direct algorithm."""
 
     window: int | None = option(None, minimum=1, help="messages in flight at a time; none: to all other ranks at once")

@@ -6,10 +6,11 @@ import attrs
 from astra_sim import option
 from astra_sim.memory import Memory
 from astra_sim.units import GIB, PS_PER_NS
+from astra_sim.value_objects import ValueObject
 
 
-@attrs.frozen
-class LocalOptions:
+@attrs.frozen(eq=False, repr=False)
+class LocalOptions(ValueObject):
     """Options of local memory. The defaults are those of ASTRA-sim 1.0."""
 
     bandwidth_bytes_per_ns: float = option(500_000.0, above=0, help="bandwidth for reads and for writes", unit="bytes/ns = GB/s")

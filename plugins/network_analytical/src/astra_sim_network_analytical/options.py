@@ -6,13 +6,14 @@ from typing import ClassVar
 
 import attrs
 from astra_sim import option
+from astra_sim.value_objects import ValueObject
 
 from astra_sim_network_analytical.nccl_devices import device_tables
 from astra_sim_network_analytical.rounding import ROUNDINGS
 
 
-@attrs.frozen
-class AnalyticalOptions:
+@attrs.frozen(eq=False, repr=False)
+class AnalyticalOptions(ValueObject):
     """Options of the analytical network."""
 
     renamed_options: ClassVar[dict[str, str]] = {"charged_dimension": "accounting_dimension"}

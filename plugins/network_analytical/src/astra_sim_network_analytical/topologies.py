@@ -9,10 +9,11 @@ from astra_sim.fabric.links import UniformLinks
 from astra_sim.limits import MAX_NPUS
 from astra_sim.platform import Dimension, Topology, bytes_per_ns, is_power_of_two
 from astra_sim.schedule import Peer
+from astra_sim.value_objects import ValueObject
 
 
-@attrs.frozen
-class DimensionOptions:
+@attrs.frozen(eq=False, repr=False)
+class DimensionOptions(ValueObject):
     """Options of a dimension. Bandwidth is given in one of two units."""
 
     size: int = option(minimum=1, maximum=MAX_NPUS, help="NPUs along the dimension")
@@ -28,7 +29,7 @@ class DimensionOptions:
     packaging: str = option("node", choices=("tile", "package", "node", "pod"), help="packaging of the links, for the cost model")
 
 
-@attrs.frozen
+@attrs.frozen(eq=False, repr=False)
 class RingOptions(DimensionOptions):
     """Options of a ring."""
 
@@ -39,15 +40,15 @@ class RingOptions(DimensionOptions):
     )
 
 
-@attrs.frozen
+@attrs.frozen(eq=False, repr=False)
 class SwitchOptions(DimensionOptions):
     """Options of a switched dimension. Bandwidth is given in one of two units."""
 
     in_network_reduction: bool = option(False, help="the switch can reduce data of all NPUs, and send the result to them")
 
 
-@attrs.frozen
-class Ring(Topology):
+@attrs.frozen(eq=False, repr=False)
+class Ring(ValueObject, Topology):
     """NPUs in a ring. Links come in pairs, one for each direction; an odd link is not used."""
 
     size: int
@@ -81,8 +82,8 @@ class Ring(Topology):
         return self.uniform_links().wires()
 
 
-@attrs.frozen
-class FullyConnected(Topology):
+@attrs.frozen(eq=False, repr=False)
+class FullyConnected(ValueObject, Topology):
     """A link between every two NPUs, or several: as many as `ports` allows for each."""
 
     size: int
@@ -114,8 +115,8 @@ class FullyConnected(Topology):
         return self.uniform_links().wires()
 
 
-@attrs.frozen
-class Switch(Topology):
+@attrs.frozen(eq=False, repr=False)
+class Switch(ValueObject, Topology):
     """NPUs around one switch: two hops between any two."""
 
     size: int

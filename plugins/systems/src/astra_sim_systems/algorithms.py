@@ -11,6 +11,7 @@ from astra_sim.options import Typed, structure
 from astra_sim.platform import Dimension
 from astra_sim.providers import CollectiveProvider
 from astra_sim.schedule import Collective
+from astra_sim.value_objects import ValueObject
 
 from astra_sim_systems.choice import automatic
 from astra_sim_systems.names import SYNTHESIZED
@@ -18,8 +19,8 @@ from astra_sim_systems.names import SYNTHESIZED
 AUTO = "auto"
 
 
-@attrs.frozen
-class ChoiceOptions:
+@attrs.frozen(eq=False, repr=False)
+class ChoiceOptions(ValueObject):
     """The options of `auto`, as in `auto?synthesize=true`."""
 
     synthesize: bool = option(False, help="collectives over all NPUs are designed for the platform (package astra-sim-synthesis)")

@@ -23,6 +23,7 @@ from astra_sim.memo import cached
 from astra_sim.platform import Group, LogicalDimension, Platform
 from astra_sim.providers import CollectiveProvider
 from astra_sim.schedule import Collective, PeerRun, Request, Schedule
+from astra_sim.value_objects import ValueObject
 
 from astra_sim_systems import names
 from astra_sim_systems.busiest_link import are_switched, loads_of
@@ -34,8 +35,8 @@ FEW_MESSAGES = 63
 """Of a rank that sends to all others: 64 ranks. With more, a simulation takes too long for the gain."""
 
 
-@attrs.frozen
-class CostEstimate:
+@attrs.frozen(eq=False, repr=False)
+class CostEstimate(ValueObject):
     """The estimate of an algorithm: its time, and the part on the busiest links (ns); messages of a rank, and most at once."""
 
     spec: str
@@ -45,8 +46,8 @@ class CostEstimate:
     at_once: int
 
 
-@attrs.frozen
-class Selection:
+@attrs.frozen(eq=False, repr=False)
+class Selection(ValueObject):
     """An algorithm, and why: "" if it was chosen by name, else the comparison."""
 
     algorithm: Algorithm

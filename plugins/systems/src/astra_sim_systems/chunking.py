@@ -19,6 +19,7 @@ from astra_sim.platform import Group, LogicalDimension
 from astra_sim.schedule import Collective, Request, Schedule
 from astra_sim.system import ChunkPlan, DimensionOrder, PhasePlan, QueueAssignment, QueuePlan, System, SystemSession
 from astra_sim.units import PS_PER_NS, scaled_float32
+from astra_sim.value_objects import ValueObject
 
 from astra_sim_systems.algorithms import TooFewAlgorithms, algorithm_across, algorithms_of, designed_algorithm
 from astra_sim_systems.bus import bus_of
@@ -31,8 +32,8 @@ from astra_sim_systems.queues import SlotRule, SystemQueues
 URGENT_PRIORITY = 100_000_000
 
 
-@attrs.frozen
-class PhaseStage:
+@attrs.frozen(eq=False, repr=False)
+class PhaseStage(ValueObject):
     """A dimension as one kind of collective uses it, or a communicator group, which uses the queues of a dimension."""
 
     dimension: int
@@ -70,8 +71,8 @@ def _content(algorithm: Algorithm) -> Hashable:
     return algorithm.content if isinstance(algorithm, AutoAlgorithm) else algorithm
 
 
-@attrs.frozen
-class ChunkingRules:
+@attrs.frozen(eq=False, repr=False)
+class ChunkingRules(ValueObject):
     """The differences between system layers.
 
     `chunk_sizes` gives the bytes of a collective's chunks (collective, bytes, splits, NPUs that take part) and raises InputError if

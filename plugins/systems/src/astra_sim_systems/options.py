@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import attrs
 from astra_sim import option
+from astra_sim.value_objects import ValueObject
 
 
-@attrs.frozen
-class ChunkingOptions:
+@attrs.frozen(eq=False, repr=False)
+class ChunkingOptions(ValueObject):
     """Options of the system layer. An algorithm is a name for all dimensions, or a list with one for each."""
 
     scheduling_policy: str = option("lifo", choices=("lifo", "fifo"), help="lifo: later collectives go first; fifo: earlier ones")

@@ -15,6 +15,7 @@ from astra_sim.memo import Cache, is_hashable
 from astra_sim.providers import Provider, options_of
 from astra_sim.schedule import Collective
 from astra_sim.units import scaled_float32
+from astra_sim.value_objects import ValueObject
 
 from astra_sim_training_loops.loops import micro
 
@@ -22,8 +23,8 @@ _MOST_OPERATIONS = 4096
 _graphs: Cache[Hashable, ExecutionGraph] = Cache("graphs of layered workloads", 64)
 
 
-@attrs.frozen
-class LayersOptions:
+@attrs.frozen(eq=False, repr=False)
+class LayersOptions(ValueObject):
     """Options of a layered workload."""
 
     loop: str = option(help="training loop that runs the layers")
@@ -34,8 +35,8 @@ class LayersOptions:
     single_precision: bool = option(False, help="scale times and sizes in 32-bit floating point, as ASTRA-sim 1.0 does")
 
 
-@attrs.frozen
-class CollectiveOptions:
+@attrs.frozen(eq=False, repr=False)
+class CollectiveOptions(ValueObject):
     """Options of a single collective."""
 
     collective: str = option("all_reduce", choices=tuple(Collective), help="which collective")

@@ -20,10 +20,11 @@ from astra_sim.graph import Communicate, ExecutionGraph, NpuProgram, Operation, 
 from astra_sim.network import RouteDelayNetwork
 from astra_sim.platform import LogicalDimension, LogicalProduct
 from astra_sim.rows import kinds_of
+from astra_sim.value_objects import ValueObject
 
 
-@attrs.frozen
-class NpuClass:
+@attrs.frozen(eq=False, repr=False)
+class NpuClass(ValueObject):
     """NPUs in order, the first of which represents all, and the place of their program among the graph's."""
 
     members: Sequence[int]

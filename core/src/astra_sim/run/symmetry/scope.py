@@ -19,6 +19,7 @@ from astra_sim.run.symmetry.representatives import NpuClass, find_classes
 from astra_sim.run.symmetry.schedules import ScheduleSymmetry
 from astra_sim.schedule import Schedule
 from astra_sim.system import System
+from astra_sim.value_objects import ValueObject
 
 
 class Scope(enum.Enum):
@@ -30,8 +31,8 @@ class Scope(enum.Enum):
     ALL_NPUS = "every NPU and every message"
 
 
-@attrs.frozen
-class ScopeSelection:
+@attrs.frozen(eq=False, repr=False)
+class ScopeSelection(ValueObject):
     """A scope, with the classes of `CLASSES`, and the reason why no NPU can represent others in `ALL_NPUS`."""
 
     scope: Scope
