@@ -1,5 +1,7 @@
 #include "transport.hpp"
 
+#include <algorithm>
+
 #include "errors.hpp"
 
 namespace astra::engine {
@@ -110,7 +112,7 @@ void Transport::deliver_outcome(Time time, const Outcome& outcome, std::uint64_t
   causal_keys.drop(outcome.causal_key);
 }
 
-Time Transport::delay_of(NpuId source, NpuId destination, std::int64_t bytes) {
+Time Transport::find_delay(NpuId source, NpuId destination, std::int64_t bytes) {
   if (table_) {
     const Time delay = table_->delay(source, destination, bytes);
     if (delay >= 0) return delay;
@@ -118,12 +120,11 @@ Time Transport::delay_of(NpuId source, NpuId destination, std::int64_t bytes) {
     table_->fail("delay");
   }
   auto& known = delays_[pair_key(source, destination)];
-  for (const auto& [size, delay] : known) {
-    if (size == bytes) return delay;
-  }
-  const Time delay = host_.delay(source, destination, bytes);
-  known.emplace_back(bytes, delay);
-  return delay;
+  auto place = std::find_if(known.begin(), known.end(), [&](const auto& each) { return each.first == bytes; });
+  if (place == known.end()) place = known.emplace(known.end(), bytes, host_.delay(source, destination, bytes));
+  if (source >= last_delays_.size()) last_delays_.resize(source + 1);
+  last_delays_[source] = {bytes, destination, place->second};
+  return place->second;
 }
 
 void Transport::inject() {
