@@ -50,7 +50,7 @@ class Iterations:
         if self.count == 1:
             return self.first
         slope = iterations * (iterations - 1) / (2 * (self.count - 1))
-        return tuple(iterations * a + (b - a) * slope for a, b in zip(self.first, self.last, strict=True))
+        return tuple([iterations * a + (b - a) * slope for a, b in zip(self.first, self.last, strict=True)])
 
     def until(self, now: float) -> int:
         """The number of iterations that have begun by a moment: at least one."""
@@ -124,9 +124,12 @@ class ServingInstance:
         """Iterations in which a plan stays as it is, until a sequence ends or blocks run out; None: for ever, since there is none."""
         if not batch:
             return None if not self.scheduler.waiting else 1
-        if not self.scheduler.is_steady or any(each.last_token != now for each, _ in batch):
+        if not self.scheduler.is_steady:
             return 1
-        most = min(sequence.output - sequence.generated for sequence, _ in batch)
+        for sequence, _ in batch:
+            if sequence.last_token != now:
+                return 1
+        most = min([sequence.output - sequence.generated for sequence, _ in batch])
         cache = self.scheduler.cache
         free, size = cache.free_blocks, cache.block_tokens
         if free >= len(batch) * (most // size + 1):
@@ -222,10 +225,11 @@ class ServingInstance:
         current, busy = self.under_way[0], now - since
         parts = current.parts(current.count)
         whole = sum(parts)
+        totals = self.totals
         if whole:
             share = busy / whole  # 1 but for rounding, unless iterations overlap in a pipeline
-            self.totals.parts = tuple(a + b * share for a, b in zip(self.totals.parts, parts, strict=True))
-        self.totals.busy_s += busy
+            totals.parts = tuple([a + b * share for a, b in zip(totals.parts, parts, strict=True)])
+        totals.busy_s += busy
         return busy
 
     def _end_jump(self, current: Iterations, now: float) -> None:
@@ -246,7 +250,7 @@ class ServingInstance:
         totals, count, after = self.totals, current.count, self.scheduler.cache.used_blocks
         totals.iterations += count
         totals.sequences += count * len(current.batch)
-        totals.tokens += count * sum(tokens for _, tokens in current.batch)
+        totals.tokens += count * sum([tokens for _, tokens in current.batch])
         totals.kv_block_s += (before + after) / 2 * busy
         totals.peak_blocks = max(totals.peak_blocks, after)
 
@@ -283,9 +287,11 @@ class ServingInstance:
 
     def _account(self, sequence: Sequence, first: bool = False) -> None:
         """Add the instance's work since the last mark to the parts of the request's time."""
-        done = tuple(a - b for a, b in zip(self.totals.parts, sequence.spent.mark, strict=True))
+        spent, parts = sequence.spent, self.totals.parts
+        known = spent.prefill_parts if first or sequence.first_token < 0 else spent.decode_parts
+        total = tuple([a + (b - c) for a, b, c in zip(known, parts, spent.mark, strict=True)])
         if first or sequence.first_token < 0:
-            sequence.spent.prefill_parts = tuple(a + b for a, b in zip(sequence.spent.prefill_parts, done, strict=True))
+            spent.prefill_parts = total
         else:
-            sequence.spent.decode_parts = tuple(a + b for a, b in zip(sequence.spent.decode_parts, done, strict=True))
-        sequence.spent.mark = self.totals.parts
+            spent.decode_parts = total
+        spent.mark = parts

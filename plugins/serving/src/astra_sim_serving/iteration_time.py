@@ -178,6 +178,8 @@ class FormulaTimes:
         return time
 
 
+_NO_DRAFT = 0.0, 0.0, 0.0, 0.0
+
 DraftTime = Callable[[BatchShape], tuple[float, float, float, float]]
 """Microseconds of products, attention, other kernels and collectives in which each decoding sequence gets a token of its draft."""
 
@@ -219,6 +221,7 @@ class IterationTime:
     draft: DraftTime | None = None
     adapters: AdapterTimes | None = None
     _reductions: dict[int, float] = attrs.field(factory=dict)
+    _fixed: dict[tuple[int, int], tuple[float, float, float, float, float]] = attrs.field(factory=dict)
     _expert_layers: int = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -230,20 +233,29 @@ class IterationTime:
             return self._together(shapes)
         (shape,) = shapes
         tokens = shape.tokens
-        gemm, other = self.kernels.layers_us(tokens)
-        gemm += self.kernels.experts_us(tokens)
-        other += self._adapters_us(shape)
-        head, sampler = self.kernels.head_us(shape.sampled + shape.drafts)
+        gemm, other, head, sampler, collective = self._fixed_us(tokens, shape.sampled + shape.drafts)
+        if self.adapters is not None:
+            other += self._adapters_us(shape)
         attention = self.kernels.attention_us(shape)
-        collective = self._reductions_us(tokens)
-        draft = self._draft_us(shape)
+        draft = self._draft_us(shape) if shape.drafts else _NO_DRAFT
         last = head + sampler + sum(draft)
         body = gemm + other + attention + collective
-        host = self._host_us(shape.sampled, body + last) + self._loads_us(shape)
+        host = self._host_us(shape.sampled, body + last)
+        if self.adapters is not None:
+            host += self._loads_us(shape)
         stages, send = self._stages(host, body, last, tokens) if self.sharding.pipeline > 1 else ((), 0.0)
         collective += draft[3] + send * (self.sharding.pipeline - 1)
         parts = gemm + head + draft[0], attention + draft[1], other + sampler + draft[2], collective, host
-        return IterationStep([tuple(each * _S for each in parts)], stages, send * _S)
+        return IterationStep([tuple([each * _S for each in parts])], stages, send * _S)
+
+    def _fixed_us(self, tokens: int, sampled: int) -> tuple[float, float, float, float, float]:
+        """The parts that do not depend on contexts: products, other kernels, head, sampler and all-reduces."""
+        parts = self._fixed.get((tokens, sampled))
+        if parts is None:
+            gemm, other = self.kernels.layers_us(tokens)
+            gemm += self.kernels.experts_us(tokens)
+            parts = self._fixed[tokens, sampled] = gemm, other, *self.kernels.head_us(sampled), self._reductions_us(tokens)
+        return parts
 
     def _together(self, shapes: Sequence[BatchShape]) -> IterationStep:
         """The same of ranks that meet in each layer with experts: all wait there for the slowest, and for the slowest at the end.
@@ -293,7 +305,7 @@ class IterationTime:
     def _draft_us(self, shape: BatchShape) -> tuple[float, float, float, float]:
         """Products, attention, other kernels and collectives of the drafts for a batch."""
         if not shape.drafts or self.draft is None:
-            return 0.0, 0.0, 0.0, 0.0
+            return _NO_DRAFT
         rounds = shape.draft_rounds
         gemm, attention, other, collective = self.draft(shape.drafting())
         return gemm * rounds, attention * rounds, other * rounds, collective * rounds
