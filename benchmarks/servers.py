@@ -1,4 +1,4 @@
-"""How fast servers of language models are simulated: python3 dev.py bench serving
+"""How fast servers of language models are simulated: python3 dev.py bench servers
 
 Llama 3 70B on DGX H100, as in `examples/serving/llama3_70b_h100.toml`, each run in a process of its own. An *iteration* is one that the
 server does; jumps simulate several that do not differ in their plan as one, `exact` does without.
