@@ -15,7 +15,7 @@ _CPP_BRANCH = re.compile(r"\b(?:if|for|while|case|catch)\b")
 _CPP_TOKENS = re.compile(
     r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|(?<![0-9A-Za-z])'(?:\\.|[^'\\\n])+'|^[ \t]*#(?:\\\n|[^\n])*", re.DOTALL | re.MULTILINE
 )
-_CPP_CLASS = re.compile(r"\b(?:class|struct|union)\s+(?:\[\[[^\]]*\]\]\s*)?(?:alignas\([^)]*\)\s*)?([A-Za-z_][\w:]*)")
+_CPP_CLASS = re.compile(r"\b(?:class|struct|union)\s+(?:\[\[[^\]]*\]\]\s*)?([A-Za-z_][\w:]*)")
 _CPP_INITIALISERS = re.compile(r"\)\s*(?:noexcept\s*)?:(?!:)")
 _CPP_NO_MEMBER = re.compile(r"^(?:using|friend|typedef|static_assert|enum|class|struct|union)\b")
 
@@ -69,9 +69,9 @@ def _without_text(text: str) -> str:
 
 
 def _plain(statement: str) -> str:
-    """A C++ statement without access labels, attributes and template arguments."""
+    """A C++ statement without access labels, attributes, alignment and template arguments."""
     statement = re.sub(r"\b(?:public|private|protected)\s*:(?!:)", " ", statement)
-    statement = re.sub(r"\[\[.*?\]\]", " ", statement).replace("->", " ")
+    statement = re.sub(r"\[\[.*?\]\]|\balignas\([^)]*\)", " ", statement).replace("->", " ")
     while (shorter := re.sub(r"<[^<>]*>", " ", statement)) != statement:
         statement = shorter
     return re.sub(r"\btemplate\b|\b(?:requires)\b", " ", statement).strip()

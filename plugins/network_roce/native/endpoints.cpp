@@ -10,14 +10,14 @@ void Endpoints::receive(PacketId id) {
   Flow& flow = flows_[packet.flow];
   if (!flow.under_way) return discard(id);
   const Answer answer = settings_.out_of_order ? in_any_order(packet.flow, packet) : in_order(flow, packet);
-  if (flow.expected >= flow.bytes && flow.received < 0) {
-    flow.received = events_.now();
-    if (settings_.complete_at_arrival) delivered.push_back({flow.number, false});
+  if (flow.receiver.expected >= flow.bytes && flow.receiver.received < 0) {
+    flow.receiver.received = events_.now();
+    if (settings_.complete_at_arrival) delivered.push_back({flow.message.number, false});
   }
   if (answer == Answer::nothing) return discard(id);
   packet.kind = answer == Answer::ack ? Kind::ack : Kind::nack;
   if (answer == Answer::nack) ++monitor_.refusals;
-  packet.sequence = flow.expected;
+  packet.sequence = flow.receiver.expected;
   packet.step = 0;
   packet.bytes = std::max(settings_.shortest_ack_bytes, settings_.ack_bytes + settings_.telemetry_bytes);
   const LinkId nic = path_choices_.interface_back(packet.flow);
@@ -27,15 +27,15 @@ void Endpoints::receive(PacketId id) {
 
 Endpoints::Answer Endpoints::in_order(Flow& flow, const Packet& packet) {
   // After going back to the start of a chunk packets may begin elsewhere than before: one that has the missing byte will do.
-  if (packet.sequence <= flow.expected && packet.sequence + packet.payload > flow.expected) {
-    flow.expected = packet.sequence + packet.payload;
+  if (packet.sequence <= flow.receiver.expected && packet.sequence + packet.payload > flow.receiver.expected) {
+    flow.receiver.expected = packet.sequence + packet.payload;
     return acknowledges(flow) ? Answer::ack : Answer::nothing;
   }
-  if (packet.sequence < flow.expected) return settings_.retransmission > 0 ? Answer::ack : Answer::nothing;
-  if (events_.now() < flow.refuse_again && flow.last_refused == flow.expected) return Answer::nothing;
-  flow.refuse_again = events_.now() + settings_.nack_gap;
-  flow.last_refused = flow.expected;
-  if (settings_.back_to_chunk) flow.expected -= flow.expected % settings_.chunk_bytes;
+  if (packet.sequence < flow.receiver.expected) return settings_.retransmission > 0 ? Answer::ack : Answer::nothing;
+  if (events_.now() < flow.receiver.refuse_again && flow.receiver.last_refused == flow.receiver.expected) return Answer::nothing;
+  flow.receiver.refuse_again = events_.now() + settings_.nack_gap;
+  flow.receiver.last_refused = flow.receiver.expected;
+  if (settings_.back_to_chunk) flow.receiver.expected -= flow.receiver.expected % settings_.chunk_bytes;
   return Answer::nack;
 }
 
@@ -43,12 +43,13 @@ Endpoints::Answer Endpoints::in_any_order(FlowId id, const Packet& packet) {
   Flow& flow = flows_[id];
   if (early_.size() <= id) early_.resize(id + 1);
   std::set<std::int64_t>& early = early_[id];
-  if (packet.sequence > flow.expected) {
+  if (packet.sequence > flow.receiver.expected) {
     early.insert(packet.sequence);
   } else {
-    flow.expected = std::max(flow.expected, packet.sequence + packet.payload);
-    while (!early.empty() && *early.begin() <= flow.expected) {
-      flow.expected = std::max(flow.expected, std::min<std::int64_t>(*early.begin() + settings_.payload_bytes, flow.bytes));
+    flow.receiver.expected = std::max(flow.receiver.expected, packet.sequence + packet.payload);
+    while (!early.empty() && *early.begin() <= flow.receiver.expected) {
+      flow.receiver.expected =
+          std::max(flow.receiver.expected, std::min<std::int64_t>(*early.begin() + settings_.payload_bytes, flow.bytes));
       early.erase(early.begin());
     }
   }
@@ -56,22 +57,23 @@ Endpoints::Answer Endpoints::in_any_order(FlowId id, const Packet& packet) {
 }
 
 bool Endpoints::acknowledges(const Flow& flow) const {
-  return flow.expected >= std::min(settings_.ack_interval_bytes, flow.bytes) || flow.expected % settings_.chunk_bytes == 0;
+  return flow.receiver.expected >= std::min(settings_.ack_interval_bytes, flow.bytes) ||
+         flow.receiver.expected % settings_.chunk_bytes == 0;
 }
 
 void Endpoints::answer(PacketId id) {
   const Packet& packet = packets_[id];
   Flow& flow = flows_[packet.flow];
   if (!flow.under_way) return discard(id);
-  ++(packet.kind == Kind::nack ? flow.nacks : flow.acks);
-  if (packet.marked) ++flow.marked_acks;
+  ++(packet.kind == Kind::nack ? flow.counts.nacks : flow.counts.acks);
+  if (packet.marked) ++flow.counts.marked_acks;
   const std::int64_t chunk = settings_.back_to_chunk ? packet.sequence - packet.sequence % settings_.chunk_bytes : packet.sequence;
   const std::int64_t upto = packet.sequence >= flow.bytes ? flow.bytes : chunk;  // the last chunk may be short
   if (upto > flow.acknowledged) {
     grow(flow, upto - flow.acknowledged);
     flow.acknowledged = upto;
-    flow.progress = events_.now();
-    flow.timeouts = 0;
+    flow.timeout.since = events_.now();
+    flow.timeout.count = 0;
   }
   flow.next_byte = std::max(flow.next_byte, flow.acknowledged);
   const LinkId nic = flow.nic;
@@ -88,29 +90,30 @@ void Endpoints::answer(PacketId id) {
 
 void Endpoints::complete(FlowId id) {
   const Flow& flow = flows_[id];
-  if (!settings_.complete_at_arrival) delivered.push_back({flow.number, false});
-  delivered.push_back({flow.number, true});
+  if (!settings_.complete_at_arrival) delivered.push_back({flow.message.number, false});
+  delivered.push_back({flow.message.number, true});
   ++monitor_.messages;
   if (monitor_.keeps_flows) {
-    monitor_.flows.push_back({flow.number, flow.source, flow.destination, flow.source_port, flow.bytes, flow.sent, flow.started,
-                              flow.received, events_.now(), flow.packets, flow.acks, flow.nacks, flow.marked_acks});
+    monitor_.flows.push_back({flow.message.number, flow.message.source, flow.message.destination, flow.message.source_port, flow.bytes,
+                              flow.message.sent, flow.message.started, flow.receiver.received, events_.now(), flow.counts.packets,
+                              flow.counts.acks, flow.counts.nacks, flow.counts.marked_acks});
   }
-  monitor_.packets += flow.packets;
+  monitor_.packets += flow.counts.packets;
   if (id < early_.size()) early_[id].clear();
   flows_.end(id);
 }
 
 bool Endpoints::timeout(FlowId id) {
   Flow& flow = flows_[id];
-  const bool hopeful = flow.timeouts < kMostTimeouts;
+  const bool hopeful = flow.timeout.count < kMostTimeouts;
   flow.timer = false;
   if (flow.under_way && flow.next_byte > flow.acknowledged) {
-    Tick next = flow.progress + settings_.retransmission;
+    Tick next = flow.timeout.since + settings_.retransmission;
     if (next <= events_.now()) {
       go_back(flow, true);
-      flow.progress = events_.now();
+      flow.timeout.since = events_.now();
       ++monitor_.timeouts;
-      ++flow.timeouts;
+      ++flow.timeout.count;
       next = events_.now() + patience(flow);
     }
     flow.timer = true;
@@ -130,19 +133,19 @@ void Endpoints::go_back(Flow& flow, bool timed_out) {
   // Less would wait for an acknowledgement that never comes.
   const std::int64_t least =
       std::max<std::int64_t>({settings_.payload_bytes, settings_.ack_interval_bytes, settings_.back_to_chunk ? settings_.chunk_bytes : 0});
-  flow.loss_threshold = std::max(least, in_flight / 2);
-  flow.loss_window = timed_out ? least : flow.loss_threshold;
+  flow.loss.threshold = std::max(least, in_flight / 2);
+  flow.loss.window = timed_out ? least : flow.loss.threshold;
 }
 
 void Endpoints::grow(Flow& flow, std::int64_t bytes) const {
-  if (flow.loss_window == std::numeric_limits<std::int64_t>::max()) return;
-  const bool slow = flow.loss_window >= flow.loss_threshold;
-  flow.loss_window += slow ? std::max<std::int64_t>(1, settings_.payload_bytes * bytes / flow.loss_window) : bytes;
+  if (flow.loss.window == std::numeric_limits<std::int64_t>::max()) return;
+  const bool slow = flow.loss.window >= flow.loss.threshold;
+  flow.loss.window += slow ? std::max<std::int64_t>(1, settings_.payload_bytes * bytes / flow.loss.window) : bytes;
 }
 
 Tick Endpoints::patience(const Flow& flow) {
-  if (!settings_.slow_restart || flow.timeouts < 2) return settings_.retransmission;
-  const Tick longer = settings_.retransmission << std::min(flow.timeouts - 1, kMostDoublings);
+  if (!settings_.slow_restart || flow.timeout.count < 2) return settings_.retransmission;
+  const Tick longer = settings_.retransmission << std::min(flow.timeout.count - 1, kMostDoublings);
   return longer + static_cast<Tick>(random_.share() * static_cast<double>(longer));
 }
 

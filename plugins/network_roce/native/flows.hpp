@@ -10,9 +10,53 @@
 
 namespace astra::roce {
 
-// Fields read for every packet come first.
+// The last packet that a sender has sent.
+struct LastPacket {
+  Tick time = 0;
+  std::int64_t rate = 0;
+  std::uint32_t bytes = 0;
+};
+
+// What a sender knows of its timeouts.
+struct Timeout {
+  Tick since = 0;           // when the last new acknowledgement came
+  std::uint32_t count = 0;  // since there was progress
+};
+
+// After a loss (slow restart): bytes in flight at most, and the end up to which this grows by acknowledged bytes.
+struct LossWindow {
+  std::int64_t window = std::numeric_limits<std::int64_t>::max();
+  std::int64_t threshold = 0;
+};
+
+// The receiver's state of a message.
+struct Receiver {
+  std::int64_t expected = 0;
+  Tick received = -1;
+  std::int64_t last_refused = -1;  // the byte of the last NACK
+  Tick refuse_again = 0;
+};
+
+// What was sent for a message.
+struct FlowCounts {
+  std::uint64_t packets = 0;
+  std::uint64_t acks = 0;
+  std::uint64_t nacks = 0;
+  std::uint64_t marked_acks = 0;
+};
+
+// What a message is.
+struct FlowMessage {
+  std::uint64_t number = 0;
+  NodeId source = 0;
+  NodeId destination = 0;
+  std::uint16_t source_port = 0;
+  Tick sent = 0;
+  Tick started = 0;
+};
+
+// A message under way. Fields read for every packet come first.
 struct alignas(64) Flow {
-  // The sender.
   std::int64_t bytes = 0;
   std::int64_t next_byte = 0;
   std::int64_t acknowledged = 0;
@@ -25,37 +69,15 @@ struct alignas(64) Flow {
   bool under_way = false;
   bool timer = false;  // a timeout is scheduled
 
-  Tick last_time = 0;  // the time of the last packet, its bytes, and the rate
-  std::int64_t last_rate = 0;
-  std::uint32_t last_bytes = 0;
+  LastPacket last;
   LinkId nic = kNone;
-  std::uint32_t place = 0;     // among the queue pairs of that interface
-  std::uint32_t timeouts = 0;  // since there was progress
-  Tick progress = 0;           // when the last new acknowledgement came
-  std::uint64_t packets = 0;
-  std::uint64_t acks = 0;
-  std::int64_t expected = 0;  // by the receiver
-
+  std::uint32_t place = 0;  // among the queue pairs of that interface
+  Timeout timeout;
+  FlowCounts counts;
+  Receiver receiver;
   Tick round_trip_ns = 0;  // the longest of all pairs, or its own
-
-  // After a loss (slow restart): bytes in flight at most, and the end up to which this grows by acknowledged bytes.
-  std::int64_t loss_window = std::numeric_limits<std::int64_t>::max();
-  std::int64_t loss_threshold = 0;
-
-  // The receiver.
-  Tick received = -1;
-  std::int64_t last_refused = -1;  // the byte of the last NACK
-  Tick refuse_again = 0;
-  std::uint64_t nacks = 0;
-  std::uint64_t marked_acks = 0;
-
-  // The message.
-  std::uint64_t number = 0;
-  NodeId source = 0;
-  NodeId destination = 0;
-  std::uint16_t source_port = 0;
-  Tick sent = 0;
-  Tick started = 0;
+  LossWindow loss;
+  FlowMessage message;
 
   std::int64_t left() const { return next_byte < bytes ? bytes - next_byte : 0; }
   bool finished() const { return acknowledged >= bytes; }

@@ -22,7 +22,7 @@ void Nics::woken(LinkId link) {
 void Nics::change_rate(FlowId id, std::int64_t rate) {
   Flow& flow = flows_[id];
   const Tick second = settings_.ticks_per_ns * 1'000'000'000;
-  const std::int64_t bytes = flow.last_bytes + settings_.gap_bytes;
+  const std::int64_t bytes = flow.last.bytes + settings_.gap_bytes;
   flow.next_time += transmission(bytes, rate, second) - transmission(bytes, flow.rate, second);
   flow.rate = rate;
   if (nics_[flow.nic].wake_at != kNever && flow.next_time < nics_[flow.nic].wake_at) wake_at(flow.nic, flow.next_time);

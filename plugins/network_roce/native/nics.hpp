@@ -121,7 +121,7 @@ inline QueuePairs::State Nics::state_of(const Flow& flow) const {
 }
 
 inline bool Nics::has_room(const Flow& flow) const {
-  if (flow.next_byte - flow.acknowledged >= flow.loss_window) return false;
+  if (flow.next_byte - flow.acknowledged >= flow.loss.window) return false;
   if (flow.window == 0) return true;
   std::int64_t window = flow.window;
   if (settings_.variable_window && flow.rate != flow.line_rate) {
@@ -160,19 +160,19 @@ inline PacketId Nics::packet_of(FlowId id) {
   flows_.hold(id);
   if (settings_.retransmission > 0 && !flow.timer) {
     flow.timer = true;
-    flow.progress = events_.now();
+    flow.timeout.since = events_.now();
     flows_.hold(id);
     events_.at(events_.now() + settings_.retransmission, EventKind::timeout, id);
   }
   flow.next_byte += packet.payload;
-  flow.packets += 1;
+  flow.counts.packets += 1;
   const std::int64_t rate = settings_.pacing ? flow.rate : flow.line_rate;
-  if (flow.last_bytes != packet.bytes || flow.last_rate != rate) {
-    flow.last_bytes = packet.bytes;
-    flow.last_rate = rate;
-    flow.last_time = transmission(packet.bytes + settings_.gap_bytes, rate, settings_.ticks_per_ns * 1'000'000'000);
+  if (flow.last.bytes != packet.bytes || flow.last.rate != rate) {
+    flow.last.bytes = packet.bytes;
+    flow.last.rate = rate;
+    flow.last.time = transmission(packet.bytes + settings_.gap_bytes, rate, settings_.ticks_per_ns * 1'000'000'000);
   }
-  flow.next_time = events_.now() + flow.last_time;
+  flow.next_time = events_.now() + flow.last.time;
   return number;
 }
 

@@ -91,11 +91,12 @@ PendingSend Repetition::pending(const Start& start, Tick began) {
   const MessageSpec& message = start.message;
   PendingSend pending{start.time - began, start.rounds, message.bytes, message.queue, {}};
   Flow flow;
-  flow.source = message.source;
-  flow.destination = message.destination;
-  flow.source_port = start.port;
+  flow.message.source = message.source;
+  flow.message.destination = message.destination;
+  flow.message.source_port = start.port;
   if (!parts_.settings.common_window) {
-    pending.way = {parts_.routes.round_trip_ns(flow.source, flow.destination), parts_.routes.product_bytes(flow.source, flow.destination)};
+    pending.way = {parts_.routes.round_trip_ns(flow.message.source, flow.message.destination),
+                   parts_.routes.product_bytes(flow.message.source, flow.message.destination)};
   }
   for (const LinkId link : parts_.path_choices.path(flow)) {
     meet(link, pending.way);

@@ -33,23 +33,24 @@ void Starts::begin(const Start& start) {
   const MessageSpec& message = start.message;
   const FlowId id = flows_.take();
   Flow& flow = flows_[id];
-  flow.number = message.number;
+  flow.message.number = message.number;
   flow.bytes = message.bytes;
-  flow.source = message.source;
-  flow.destination = message.destination;
-  flow.source_port = start.port;
+  flow.message.source = message.source;
+  flow.message.destination = message.destination;
+  flow.message.source_port = start.port;
   flow.queue = message.queue;
-  flow.sent = start.time;
-  flow.started = flow.next_time = flow.progress = events_.now();
+  flow.message.sent = start.time;
+  flow.message.started = flow.next_time = flow.timeout.since = events_.now();
   flow.nic = path_choices_.interface(flow, false);
   if (flow.nic == kNone) {
-    throw InvalidMessage("there is no route from NPU " + std::to_string(flow.source) + " to NPU " + std::to_string(flow.destination));
+    throw InvalidMessage("there is no route from NPU " + std::to_string(flow.message.source) + " to NPU " +
+                         std::to_string(flow.message.destination));
   }
   flow.rate = flow.line_rate = wires_.rate(flow.nic);
   const bool common = settings_.common_window;
-  flow.round_trip_ns = common ? routes_.longest_round_trip_ns() : routes_.round_trip_ns(flow.source, flow.destination);
+  flow.round_trip_ns = common ? routes_.longest_round_trip_ns() : routes_.round_trip_ns(flow.message.source, flow.message.destination);
   if (settings_.windows) {
-    flow.window = common ? routes_.largest_product_bytes() : routes_.product_bytes(flow.source, flow.destination);
+    flow.window = common ? routes_.largest_product_bytes() : routes_.product_bytes(flow.message.source, flow.message.destination);
     flow.window = std::max<std::int64_t>(1, flow.window);
     if (settings_.goes_around()) flow.window *= 2;  // there and on
   }
