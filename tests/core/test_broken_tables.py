@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import heapq
 import shutil
@@ -31,8 +32,8 @@ class Parts:
         self.kept: Any = None
 
     def inject(self, state: Any, time: int, messages: Any, count: int) -> int:
-        for place in range(count):
-            heapq.heappush(self.under_way, (time + LATENCY_PS, messages[place].number))
+        for number, *_ in native._PACKED.iter_unpack(ctypes.string_at(messages, count * native._PACKED.size)):
+            heapq.heappush(self.under_way, (time + LATENCY_PS, number))
         return 0
 
     def advance(self, state: Any, until: int, time: Any, numbers: Any, count: Any) -> int:
@@ -40,8 +41,7 @@ class Parts:
             return 0
         time[0], number = heapq.heappop(self.under_way)
         self.kept = (ctypes.c_uint64 * 1)(number)
-        numbers[0] = ctypes.cast(self.kept, native._NUMBERS)
-        count[0] = 1
+        ctypes.c_void_p.from_address(numbers).value, count[0] = ctypes.addressof(self.kept), 1
         return 0
 
     def next_event(self, state: Any) -> int:
@@ -127,7 +127,7 @@ def test_a_delivery_in_the_past_is_an_error(engine: str) -> None:
     result = (ctypes.c_uint64 * 1)(1)
 
     def advance(state: Any, until: int, time: Any, numbers: Any, count: Any) -> int:
-        time[0], numbers[0], count[0] = -5, ctypes.cast(result, native._NUMBERS), 1
+        ctypes.c_void_p.from_address(numbers).value, time[0], count[0] = ctypes.addressof(result), -5, 1
         return 0
 
     assert "network Broken: advance returned the time -5; " in refused(engine, advance=advance)
@@ -207,7 +207,7 @@ class Odd(type(network(PLATFORM))):  # type: ignore[misc]
 
 def odd(function: Any) -> str:
     """The error of a network without contention whose table has this `delay`."""
-    result = network(PLATFORM)
+    result = copy.copy(network(PLATFORM))  # which other tests may get, too
     assert isinstance(result, RouteDelayNetwork)
     result.__class__ = Odd
     result.delay_function = function  # type: ignore[attr-defined]

@@ -56,29 +56,6 @@ def get_include() -> str:
     return str(Path(__file__).parent / "include")
 
 
-class _Message(ctypes.Structure):
-    _fields_ = (
-        ("number", ctypes.c_uint64),
-        ("bytes", ctypes.c_int64),
-        ("source", ctypes.c_int32),
-        ("destination", ctypes.c_int32),
-        ("queue", ctypes.c_int32),
-        ("reserved", ctypes.c_int32),
-    )
-
-
-class _Message2(ctypes.Structure):
-    _fields_ = (
-        ("number", ctypes.c_uint64),
-        ("bytes", ctypes.c_int64),
-        ("flow", ctypes.c_uint64),
-        ("source", ctypes.c_int32),
-        ("destination", ctypes.c_int32),
-        ("queue", ctypes.c_int32),
-        ("traffic_class", ctypes.c_int32),
-    )
-
-
 class _Delivery(ctypes.Structure):
     _fields_ = (("number", ctypes.c_uint64), ("kind", ctypes.c_int32), ("reserved", ctypes.c_int32))
 
@@ -87,55 +64,31 @@ class _Statistic(ctypes.Structure):
     _fields_ = (("name", ctypes.c_char_p), ("value", ctypes.c_double))
 
 
-# Packing checks the range of every number, which the fields of a structure do not: they would wrap around.
+# Messages of both versions. Packing checks the range of every number, which the fields of a structure do not: they would wrap around.
 _PACKED, _PACKED_2 = struct.Struct("=Qqiiii"), struct.Struct("=QqQiiii")
 _NAMES = "expected a name of its own in UTF-8"
 _STATE = ctypes.c_void_p
-_NUMBERS = ctypes.POINTER(ctypes.c_uint64)
+_NUMBERS, _DELIVERIES = ctypes.POINTER(ctypes.c_uint64), ctypes.POINTER(_Delivery)
 _DELAY = ctypes.CFUNCTYPE(ctypes.c_int64, _STATE, ctypes.c_int32, ctypes.c_int32, ctypes.c_int64)
-_INJECT = ctypes.CFUNCTYPE(ctypes.c_int, _STATE, ctypes.c_int64, ctypes.POINTER(_Message), ctypes.c_size_t)
+# What messages and deliveries point to differs between versions.
+_INJECT = ctypes.CFUNCTYPE(ctypes.c_int, _STATE, ctypes.c_int64, ctypes.c_void_p, ctypes.c_size_t)
 _ADVANCE = ctypes.CFUNCTYPE(
-    ctypes.c_int, _STATE, ctypes.c_int64, ctypes.POINTER(ctypes.c_int64), ctypes.POINTER(_NUMBERS), ctypes.POINTER(ctypes.c_size_t)
+    ctypes.c_int, _STATE, ctypes.c_int64, ctypes.POINTER(ctypes.c_int64), ctypes.c_void_p, ctypes.POINTER(ctypes.c_size_t)
 )
 _NEXT_EVENT = ctypes.CFUNCTYPE(ctypes.c_int64, _STATE)
 _STATISTICS = ctypes.CFUNCTYPE(ctypes.c_size_t, _STATE, ctypes.POINTER(ctypes.POINTER(_Statistic)))
 _ERROR = ctypes.CFUNCTYPE(ctypes.c_char_p, _STATE)
+_HEAD = (("version", ctypes.c_uint32), ("size", ctypes.c_uint32), ("state", _STATE))
+_MOVES = (("delay", _DELAY), ("inject", _INJECT), ("advance", _ADVANCE))
+_ANSWERS = (("statistics", _STATISTICS), ("error", _ERROR))
 
 
 class _Table(ctypes.Structure):
-    _fields_ = (
-        ("version", ctypes.c_uint32),
-        ("size", ctypes.c_uint32),
-        ("state", _STATE),
-        ("delay", _DELAY),
-        ("inject", _INJECT),
-        ("advance", _ADVANCE),
-        ("next_event", _NEXT_EVENT),
-        ("statistics", _STATISTICS),
-        ("error", _ERROR),
-    )
-
-
-_INJECT_2 = ctypes.CFUNCTYPE(ctypes.c_int, _STATE, ctypes.c_int64, ctypes.POINTER(_Message2), ctypes.c_size_t)
-_DELIVERIES = ctypes.POINTER(_Delivery)
-_ADVANCE_2 = ctypes.CFUNCTYPE(
-    ctypes.c_int, _STATE, ctypes.c_int64, ctypes.POINTER(ctypes.c_int64), ctypes.POINTER(_DELIVERIES), ctypes.POINTER(ctypes.c_size_t)
-)
+    _fields_ = (*_HEAD, *_MOVES, ("next_event", _NEXT_EVENT), *_ANSWERS)
 
 
 class _Table2(ctypes.Structure):
-    _fields_ = (
-        ("version", ctypes.c_uint32),
-        ("size", ctypes.c_uint32),
-        ("state", _STATE),
-        ("tells_sent", ctypes.c_int32),
-        ("reserved", ctypes.c_int32),
-        ("delay", _DELAY),
-        ("inject", _INJECT_2),
-        ("advance", _ADVANCE_2),
-        ("statistics", _STATISTICS),
-        ("error", _ERROR),
-    )
+    _fields_ = (*_HEAD, ("tells_sent", ctypes.c_int32), ("reserved", ctypes.c_int32), *_MOVES, *_ANSWERS)
 
 
 _NEEDED = {
@@ -200,9 +153,8 @@ class FunctionTable:
 
     def inject(self, time: int, messages: Sequence[Message]) -> None:
         """See `EventNetwork.inject`."""
-        array: Any = (_Message2 if self._version == VERSION_2 else _Message) * len(messages)
         packed = b"".join(self._packed(*message) for message in messages)
-        self._check(self._call("inject", time, array.from_buffer_copy(packed), len(messages)) != 0, "inject")
+        self._check(self._call("inject", time, packed, len(messages)) != 0, "inject")
 
     def _packed(
         self, number: int, source: int, destination: int, size: int, queue: int = -1, flow: int = 0, traffic_class: int = -1

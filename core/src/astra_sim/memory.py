@@ -88,9 +88,6 @@ class Memory(Contract, abc.ABC):
 
     def checked_ps(self, size: int, write: bool, remote: bool = False) -> int:
         """The value of `access_ps` or `remote_access_ps`. Raises PluginError if it is no time, InputError if it is too long."""
-        what = Lazily(lambda: self._what_takes(size, write, remote))
-        return picoseconds(call(what, self.remote_access_ps if remote else self.access_ps, size, write), what)
-
-    def _what_takes(self, size: int, write: bool, remote: bool) -> str:
-        where = "remote " if remote else ""
-        return f"memory {type(self).__name__}: the time to {'write' if write else 'read'} {size} {where}bytes"
+        access, where = (self.remote_access_ps, "remote ") if remote else (self.access_ps, "")
+        what = Lazily(lambda: f"memory {type(self).__name__}: the time to {'write' if write else 'read'} {size} {where}bytes")
+        return picoseconds(call(what, access, size, write), what)

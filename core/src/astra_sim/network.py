@@ -281,8 +281,20 @@ class _OnPlatform(Contract):
         """
         return None
 
+    def function_table(self) -> object | None:
+        """A capsule with the network function table of `astra_sim/network.h`, a new one for each run; None if this network has none.
+
+        The compiled engine uses it in place of `inject` and `advance`; on a network without contention when every NPU is simulated.
+        """
+        return None
+
+    def statistics(self) -> dict[str, object]:
+        """Figures of the network for the result, by name with unit."""
+        return {}
+
 
 _MOST_DELAYS = 1 << 14
+_DelayKey = tuple[int, int, int]
 _BYTES_OR_ALL = Expected("a number of at least 0, or infinity", lambda value, network: isinstance(value, (int, float)) and value >= 0)
 
 
@@ -301,8 +313,8 @@ class RouteDelayNetwork(_OnPlatform, abc.ABC):
 
     def __init__(self, platform: Platform) -> None:
         super().__init__(platform)
-        self._delays: dict[tuple[int, int, int], int] = {}
-        self._pair_delays: dict[tuple[int, int, int], int] = {}
+        self._delays: dict[_DelayKey, int] = {}
+        self._pair_delays: dict[_DelayKey, int] = {}
 
     @abc.abstractmethod
     def route_delay(self, dimension: int, hops: int, size: int) -> int:
@@ -327,12 +339,7 @@ class RouteDelayNetwork(_OnPlatform, abc.ABC):
         """The result of `route_delay`, checked and cached. Raises PluginError if it is not a time, InputError if it is too long."""
         key = (*route, size)
         delay = self._delays.get(key)
-        if delay is None:
-            if len(self._delays) >= _MOST_DELAYS:  # a network may serve many runs
-                self._delays.clear()
-            what = Lazily(lambda: self._what_delays(route, size))
-            delay = self._delays[key] = picoseconds(call(what, self.route_delay, *key), what)
-        return delay
+        return self._asked(self.route_delay, key, "over {1} hops of dimension {0}", self._delays) if delay is None else delay
 
     def delays(self, routes: RouteColumns, size: int) -> array[int]:
         """The delays of messages of `size` bytes over some routes, in their order. Raises the errors of `delay`."""
@@ -345,36 +352,21 @@ class RouteDelayNetwork(_OnPlatform, abc.ABC):
             result.append(delay)
         return result
 
-    def _what_delays(self, route: Route, size: int) -> str:
-        return f"network {type(self).__name__}: the delay of {size} bytes over {route.hops} hops of dimension {route.dimension}"
-
     def message_delay(self, source: int, destination: int, size: int) -> int:
         """Picoseconds a message of `size` bytes takes from one NPU to another. Raises the errors of `route` and `delay`."""
-        if self.delays_by_pair:
-            return self._pair_delay(source, destination, size)
-        return self.delay(self.route(source, destination), size)
-
-    def _pair_delay(self, source: int, destination: int, size: int) -> int:
-        """The result of `pair_delay`, checked and cached."""
+        if not self.delays_by_pair:
+            return self.delay(self.route(source, destination), size)
         key = source, destination, size
         delay = self._pair_delays.get(key)
-        if delay is None:
-            if len(self._pair_delays) >= _MOST_DELAYS:
-                self._pair_delays.clear()
-            what = Lazily(lambda: f"network {type(self).__name__}: the delay of {size} bytes from NPU {source} to NPU {destination}")
-            delay = self._pair_delays[key] = picoseconds(call(what, self.pair_delay, *key), what)
-        return delay
+        return self._asked(self.pair_delay, key, "from NPU {0} to NPU {1}", self._pair_delays) if delay is None else delay
 
-    def function_table(self) -> object | None:
-        """A capsule with the network function table of `astra_sim/network.h`, a new one for each run; None if this network has none.
-
-        The compiled engine uses it when every NPU is simulated.
-        """
-        return None
-
-    def statistics(self) -> dict[str, object]:
-        """Figures of the network for the result, by name with unit."""
-        return {}
+    def _asked(self, function: Callable[..., int], key: _DelayKey, where: str, known: dict[_DelayKey, int]) -> int:
+        """A delay that is not known, checked and cached. `where` says in messages what the first numbers of the key mean."""
+        if len(known) >= _MOST_DELAYS:  # a network may serve many runs
+            known.clear()
+        what = Lazily(lambda: f"network {type(self).__name__}: the delay of {key[2]} bytes {where.format(*key)}")
+        known[key] = picoseconds(call(what, function, *key), what)
+        return known[key]
 
 
 class EventNetwork(_OnPlatform, abc.ABC):
@@ -466,17 +458,6 @@ class EventNetwork(_OnPlatform, abc.ABC):
 
     def message_figures(self) -> Mapping[int, MessageFigures]:
         """The figures of messages that have ended, by number; none if the network keeps none."""
-        return {}
-
-    def function_table(self) -> object | None:
-        """A capsule with the network function table of `astra_sim/network.h`, a new one for each run; None if this network has none.
-
-        The compiled engine uses it in place of `inject` and `advance`.
-        """
-        return None
-
-    def statistics(self) -> dict[str, object]:
-        """Figures of the network for the result, by name with unit."""
         return {}
 
     def links(self) -> Sequence[LinkLoad]:
