@@ -17,11 +17,11 @@ import astra_sim
 from astra_sim.fabric import Fabric
 from astra_sim.fabric.destination_order import DestinationOrder, destination_order_of
 from astra_sim.fabric.graph import DimensionGraph, wires_of
-from astra_sim.fabric.paths import shortest_paths
 from astra_sim.fabric.routes import first_links
 from astra_sim.network import Message
 from astra_sim.platform import Dimension
 from astra_sim_platforms.clos import Clos
+from astra_sim_platforms.shortest_paths import shortest_paths
 from astra_sim_platforms.topologies import DragonflyOptions, dragonfly
 from support.links import numbered
 

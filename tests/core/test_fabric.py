@@ -10,12 +10,13 @@ import astra_sim
 import pytest
 from astra_sim.fabric import Fabric, FabricLink, Wire
 from astra_sim.fabric.graph import DimensionGraph
-from astra_sim.fabric.paths import UNREACHABLE, shortest_paths
+from astra_sim.fabric.paths import UNREACHABLE
 from astra_sim.fabric.routes import first_links
 from astra_sim.platform import Dimension, Platform
 from astra_sim_network_analytical.topologies import FullyConnected, Ring, Switch
 from astra_sim_platforms.garnet import NvSwitchOptions, Torus3dOptions, nv_switch, torus3d
 from astra_sim_platforms.graph import GraphOptions, graph
+from astra_sim_platforms.shortest_paths import shortest_paths
 from astra_sim_platforms.topologies import FatTreeOptions, MeshOptions, fat_tree, mesh
 from hypothesis import given
 from hypothesis import strategies as st

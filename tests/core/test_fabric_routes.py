@@ -22,7 +22,7 @@ from astra_sim.fabric import FabricLink, RouteRules
 from astra_sim.fabric.graph import DimensionGraph
 from astra_sim.fabric.paths import UNREACHABLE
 from astra_sim.fabric.routes import Routes, dimension_graph, first_links
-from astra_sim.fabric.ties import tie_by_destination, tie_by_hash, tie_first
+from astra_sim.fabric.ties import tie_by_destination, tie_first
 from astra_sim.network import EventNetwork, Message
 from astra_sim.platform import Platform
 from astra_sim_network_analytical.link_map import LinkMap
@@ -35,6 +35,7 @@ from astra_sim_network_roce.options import RoceOptions
 from astra_sim_systems.busiest_link import loads_of
 from support.components import components_of
 from support.links import numbered
+from support.message_parts import parts_of_message, tie_by_hash
 from support.platforms import LINK, platform_of
 
 SPECS = [
@@ -156,7 +157,7 @@ def test_next_links_are_those_of_least_cost(graph: DimensionGraph, through_npus:
                 and (through_npus or link.target == destination or graph.is_switch(link.target))
             ]
             assert routes.next_links(node, destination) == sorted(leading, key=lambda number: graph.links[number].target)
-            assert routes.reaches(node, destination) == (right[node] < float("inf"))
+            assert node == destination or bool(routes.next_links(node, destination)) == (right[node] < float("inf"))
 
 
 @settings(deadline=None)
@@ -186,16 +187,15 @@ def test_routes_around_a_failed_link_are_those_of_the_graph_without_it(graph: Di
 @settings(deadline=None)
 @given(graphs())
 def test_parts_of_a_message_add_up(graph: DimensionGraph) -> None:
-    """What leaves the source and reaches the destination is one message; and with a rule, whole messages on a path."""
+    """What leaves the source and reaches the destination is one message; and a path by a rule is as short as any."""
     routes = Routes(graph)
     for source, destination in itertools.permutations(range(graph.size), 2):
-        carried = routes.loads([(source, destination)])
+        carried = parts_of_message(routes, source, destination)
         for node, net in ((source, 1.0), (destination, -1.0)):
             out = sum(part for number, part in carried.items() if graph.links[number].source == node)
             into = sum(part for number, part in carried.items() if graph.links[number].target == node)
             assert out - into == pytest.approx(net)
         path = routes.path(source, destination, tie_first)
-        assert routes.loads([(source, destination)], tie_first) == Counter(path)
         assert sum(graph.links[number].cost for number in path) == routes.distances(destination)[source]
 
 
@@ -206,9 +206,9 @@ def test_where_npus_forward_if_needed_those_without_switches_do() -> None:
     graph = DimensionGraph(3, 4, links)
     needed, never, always = (Routes(graph, forwarding) for forwarding in ("if_needed", "never", "always"))
     assert [len(routes.path(0, 2, tie_first)) for routes in (needed, always)] == [2, 2]
-    assert not never.reaches(0, 2)
-    assert never.reaches(1, 2)
-    assert not Routes(graph, "always", failed=range(4, 6)).reaches(0, 2)
+    assert not never.next_links(0, 2)
+    assert never.next_links(1, 2)
+    assert not Routes(graph, "always", failed=range(4, 6)).next_links(0, 2)
     with pytest.raises(Exception, match="there is no route from position 0 to position 2"):
         never.path(0, 2, tie_first)
 
@@ -258,7 +258,7 @@ def test_flow_that_splits_takes_all_links_of_the_sets_in_equal_parts(spec: str) 
     routes = Routes(graph, "if_needed")
     for pair in some_pairs(platform, 12):
         parts: Counter[tuple[int, int]] = Counter()
-        for number, part in routes.loads([pair]).items():
+        for number, part in parts_of_message(routes, *pair).items():
             parts[graph.ends[number]] += part
         taken = flow_links(platform, pair, routing="split")
         assert set(taken) == set(parts) == allowed(routes, *pair)

@@ -6,7 +6,6 @@ import ctypes
 import itertools
 import shutil
 import subprocess
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,10 +19,11 @@ from astra_sim.fabric import FabricLink
 from astra_sim.fabric.graph import DimensionGraph
 from astra_sim.fabric.paths import UNREACHABLE
 from astra_sim.fabric.routes import DestinationRoutes, HostForwarding, NextLinkOrder, Routes, TieRule
-from astra_sim.fabric.ties import tie_by_destination, tie_by_hash, tie_first
+from astra_sim.fabric.ties import tie_by_destination, tie_first
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import ROOT
+from support.message_parts import parts_of_message, tie_by_hash
 
 SOURCE = ROOT / "tests" / "support" / "native" / "fabric.cpp"
 FORWARDING: tuple[HostForwarding, ...] = ("if_needed", "always", "never")
@@ -131,7 +131,7 @@ def test_routes_are_the_same(
             if order == "target":
                 by_destination = tie_by_destination(graph, upwards=True)
                 assert room.path(source, destination, 1, seed) == path_of(routes, source, destination, by_destination)
-            loads: Counter[int] | None = routes.loads([(source, destination)]) if routes.reaches(source, destination) else None
+            loads = parts_of_message(routes, source, destination) if routes.next_links(source, destination) else None
             assert room.loads(source, destination) == (
                 None if loads is None else pytest.approx([loads[number] for number in range(len(graph.links))])
             )

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 from astra_sim import InputError
-from astra_sim.fabric.paths import shortest_paths
 from astra_sim.platform import Platform
 from astra_sim.shapes import Convolution, Gemm, Shape
 from astra_sim_compute_systolic import traffic
 from astra_sim_compute_systolic.array import Dataflow, Srams, SystolicArray
 from astra_sim_compute_systolic.scale_sim_files import read_configuration
 from astra_sim_compute_systolic.stalls import simulate_stalls, simulate_without_stalls
+from astra_sim_platforms.shortest_paths import shortest_paths
 from astra_sim_platforms.topologies import DragonflyOptions, dragonfly
 
 LIMITED = """

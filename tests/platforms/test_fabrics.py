@@ -12,7 +12,7 @@ import astra_sim
 import pytest
 from astra_sim import InputError
 from astra_sim.fabric import Fabric
-from astra_sim.fabric.paths import UNREACHABLE, shortest_paths
+from astra_sim.fabric.paths import UNREACHABLE
 from astra_sim.setup.components import make_network
 from astra_sim.setup.experiment import Experiment
 from astra_sim.setup.plugins import shared_plugins
@@ -20,6 +20,7 @@ from astra_sim_explain.what_if import scaled_platform
 from astra_sim_flows.running import Flow, run_flows
 from astra_sim_platforms.clos import Clos
 from astra_sim_platforms.servers import Servers
+from astra_sim_platforms.shortest_paths import shortest_paths
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.max_flow import max_flow

@@ -9,8 +9,7 @@ Rows are computed on demand by destination: a graph of many thousand NPUs costs 
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 import attrs
@@ -112,7 +111,6 @@ class Routes:
         self._entering = [[link for link in links if link[2] not in failed] for links in graph.entering] if failed else graph.entering
         if order == "target":
             for leaving in self._leaving:
-                # As in `shortest_paths`, so that the table of all destinations and the search for one give the same first link.
                 leaving.sort(key=lambda number: graph.links[number].target)
         self._distances: dict[tuple[int, bool], Mapping[int, int]] = {}
 
@@ -155,10 +153,6 @@ class Routes:
                 result.append(number)
         return result
 
-    def reaches(self, source: int, destination: int) -> bool:
-        """Whether there is a route."""
-        return source == destination or bool(self.next_links(source, destination))
-
     def path(self, source: int, destination: int, tie: TieRule) -> list[int]:
         """The links of a message's route, in order. Raises InputError if there is none."""
         path, node = [], source
@@ -169,44 +163,6 @@ class Routes:
             path.append(links[tie(node, destination, links) if len(links) > 1 else 0])
             node = self.graph.links[path[-1]].target
         return path
-
-    def loads(self, pairs: Iterable[tuple[int, int]], tie: TieRule | None = None) -> Counter[int]:
-        """The number of messages on each link if each position sends one to every other: by a rule, or (None) in equal parts over all.
-
-        Raises InputError if a pair has no route.
-        """
-        carried: Counter[int] = Counter()
-        for source, destination in pairs:
-            if tie is not None:
-                carried.update(self.path(source, destination, tie))
-            else:
-                self._spread(source, destination, carried)
-        return carried
-
-    def _spread(self, source: int, destination: int, carried: Counter[int]) -> None:
-        """Add a message that every node passes on in equal parts over all links that lead on, nodes in the order of their distance."""
-        parts, waiting = {source: 1.0}, {source}
-        while waiting - {destination}:
-            # The farthest first: all parts of the message have come together at a node before it passes them on.
-            node = max(waiting - {destination}, key=lambda each: (self._steps(each, destination, source), -each))
-            waiting.remove(node)
-            links = self.next_links(node, destination, source)
-            if not links:
-                raise InputError(f"there is no route from position {source} to position {destination}")
-            for number in links:
-                carried[number] += parts[node] / len(links)  # type: ignore[assignment]
-                target = self.graph.links[number].target
-                parts[target] = parts.get(target, 0.0) + parts[node] / len(links)
-                waiting.add(target)
-
-    def _steps(self, node: int, destination: int, source: int) -> int:
-        """The distance of a node from a destination: by cost, or by the most links of named routes."""
-        if self._named is None:
-            return self.distances(destination, self.passes_npus(source, destination))[node]
-        if node == destination:
-            return 0
-        links = self.next_links(node, destination)
-        return 1 + max((self._steps(self.graph.links[number].target, destination, source) for number in links), default=0)
 
     def _may_pass_npus(self) -> bool:
         return self._forwarding != "never"

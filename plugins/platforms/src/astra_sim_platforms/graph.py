@@ -9,11 +9,12 @@ from typing import Any, ClassVar, NamedTuple
 
 import attrs
 from astra_sim import InputError, option
-from astra_sim.fabric.paths import shortest_paths
 from astra_sim.files import check_cells, check_once, csv_rows, parse_toml, read_text
 from astra_sim.options import Typed, structure
 from astra_sim.platform import Dimension, Topology, bytes_per_ns
 from astra_sim.schedule import Peer
+
+from astra_sim_platforms.shortest_paths import shortest_paths
 
 _NUMBER = re.compile(r"[-+]?[0-9.]+([eE][-+]?[0-9]+)?")
 

@@ -14,13 +14,13 @@ from typing import Any
 import attrs
 from astra_sim import InputError, option
 from astra_sim.errors import suggestion
-from astra_sim.fabric.paths import shortest_paths
 from astra_sim.files import read_text
 from astra_sim.platform import Dimension
 
 from astra_sim_platforms.graph import GraphFile, GraphLink
 from astra_sim_platforms.infragraph_file import InfraDevice, InfraEdge, InfraInstance, InfraLink, Infrastructure, read_infrastructure
 from astra_sim_platforms.pcie import lane_bytes_per_ns
+from astra_sim_platforms.shortest_paths import shortest_paths
 
 _NPU_TYPES = ("xpu", "gpu", "npu", "tpu", "accelerator")
 _MOST_NODES, _MOST_EDGES, _MOST_DEPTH = 1 << 16, 1 << 18, 16

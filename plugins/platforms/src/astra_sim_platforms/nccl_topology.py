@@ -11,13 +11,13 @@ from typing import Any
 
 import attrs
 from astra_sim import InputError, option
-from astra_sim.fabric.paths import shortest_paths
 from astra_sim.files import read_text
 from astra_sim.platform import Dimension
 
 from astra_sim_platforms.graph import GraphFile, GraphLink
 from astra_sim_platforms.nccl_xml import Element, read_system
 from astra_sim_platforms.pcie import lane_bytes_per_ns
+from astra_sim_platforms.shortest_paths import shortest_paths
 
 _NVSWITCH, _CPU, _GPU = "0x068000", "0x068001", "0x03"
 _UNKNOWN_LANES = ("", "0", "255")
