@@ -16,7 +16,7 @@ from astra_sim.engine.orders import Job
 from astra_sim.errors import DeadlockError, InputError, ScheduleError, located
 from astra_sim.graph import Communicate, NpuProgram, counts_by_platform
 from astra_sim.limits import MAX_MESSAGES
-from astra_sim.network import EventNetwork, RouteDelayNetwork
+from astra_sim.network import EventNetwork
 from astra_sim.platform import Group, LogicalDimension
 from astra_sim.run.communicators import Communicator, Communicators
 from astra_sim.run.describe import OperationNames
@@ -52,7 +52,7 @@ class CollectiveLowering:
         self._scope = choice.scope
         self._schedules = schedules
         self._routes = RunRoutes(inputs.network)
-        self._timer = self._make_timer() if choice.times_phases(inputs.system) else None
+        self._timer = PhaseTimer(inputs, self._routes, schedules) if choice.times_phases(inputs.system) else None
         timed = self._timer is not None and choice.scope is Scope.PHASES
         self._cache = DescribedPlanCache(inputs, (choice.scope, session.later_first, inputs.engine) if timed else None)
         self._programs = programs
@@ -63,21 +63,6 @@ class CollectiveLowering:
         self._moves: dict[tuple[Schedule, LogicalDimension | Group, Communicator], tuple[Sequence[int], int]] = {}
         self.planned: list[PlannedPhase] = []
         self.traffic: list[Traffic] = []
-
-    def _make_timer(self) -> PhaseTimer:
-        """The timer of phases whose messages do not share links, by the routes of the network."""
-        system, network = self._inputs.system, self._inputs.network
-        assert isinstance(network, RouteDelayNetwork)
-        reduce_ps = self._inputs.reduce_ps
-        return PhaseTimer(
-            network=network,
-            routes=self._routes,
-            symmetry=self._schedules,
-            endpoint_ps=system.endpoint_ps,
-            reduce_ps=reduce_ps,
-            rendezvous=system.rendezvous,
-            engine_type=self._inputs.engine,
-        )
 
     def issue(self, program: int, index: int, now: int) -> list[list[PhaseStep]]:
         """The chunks of a collective, planned when the first NPU of its group issues it.

@@ -10,7 +10,7 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import accumulate, chain, repeat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import attrs
 
@@ -29,8 +29,7 @@ Within = Callable[[Composite], tuple[int, list[tuple[Operation, int, int]]]]
 """The time of a composite, and its operations, each with its begin and end from that of the composite (picoseconds)."""
 
 
-@attrs.frozen(eq=False)
-class ChainTimes:
+class ChainTimes(NamedTuple):
     """When the operations of a composite, and of those that it continues, begin and end (picoseconds from the begin of the first).
 
     `kinds` has the kind of each, `waits` those that each waits for. The composite itself takes from `begin` to `end`, when its operation
@@ -90,18 +89,7 @@ class CompositeTimes:
         if before is not None:
             kinds = before.kinds if len(before.kinds) == before.stop else before.kinds[: before.stop]
         kinds.extend(map(rows.kinds.__getitem__, rows.kind_of))
-        one = self._alike[key][1]
-        return ChainTimes(
-            kinds=kinds,
-            waits=one.waits,
-            begins=one.begins,
-            ends=one.ends,
-            first=one.first,
-            stop=one.stop,
-            begin=one.begin,
-            end=one.end,
-            last=one.last,
-        )
+        return self._alike[key][1]._replace(kinds=kinds)
 
     def _computed_times(
         self, rows: Rows[Operation], durations: Mapping[int, int], until: Sequence[int], before: ChainTimes | None
@@ -233,8 +221,7 @@ class Composites:
         return payload, messages
 
 
-@attrs.frozen(eq=False)
-class _CompositePart:
+class _CompositePart(NamedTuple):
     """The operations of a composite as rows: their kinds in the expanded program, and begin and end of each from that of the composite.
 
     `collectives` are those of the rows that are, with their numbers.

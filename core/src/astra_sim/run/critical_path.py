@@ -215,20 +215,9 @@ def make_path(run: FinishedRun, session: SystemSession, empty: Network | None) -
         if number in ends:
             parts += builder.parts_of_composite(ends[number], link, place, start_ps)
             continue
-        for kind, ps, dimension, latency, bandwidth in builder.pieces(link, place, phase):
-            parts.append(
-                PathSegment(
-                    kind=kind,
-                    begin=begin,
-                    ps=ps,
-                    npu=link.npu,
-                    origin=place,
-                    dimension=dimension,
-                    latency_ps=latency,
-                    bandwidth_ps=bandwidth,
-                )
-            )
-            begin += ps
+        for piece in builder.pieces(link, place, phase):
+            parts.append(PathSegment(piece.kind, begin, piece.ps, link.npu, place, *piece[2:]))
+            begin += piece.ps
     within = [builder.alone(operation) for operation in builder.in_composites.values()]
     # The time of compute on an NPU may depend on when it starts.
     exact = messages.exact and not builder.waited and run.inputs.npu_ps is None and all(path.exact for path in within)
@@ -299,9 +288,8 @@ class _Parts:
                     yield PathSegment(piece.kind, begin + first, piece.ps, link.npu, where, *piece[2:])
                     first += piece.ps
             elif last > first:
-                yield PathSegment(
-                    _kind_of(operation), begin + first, last - first, link.npu, self._within(place.program, place.index, operation)
-                )
+                within = self._within(place.program, place.index, operation)
+                yield PathSegment(_kind_of(operation), begin + first, last - first, link.npu, within)
 
     def alone(self, operation: Communicate) -> CriticalPath:
         """The critical path of a collective of a composite, which has run alone."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-import attrs
+from typing import NamedTuple
 
 from astra_sim.engine.interface import Engine
 from astra_sim.graph import NpuProgram, Operation
@@ -15,8 +14,7 @@ from astra_sim.run.npu_durations import NpuDurations
 from astra_sim.run.symmetry import ScopeSelection
 
 
-@attrs.frozen(eq=False, repr=False)
-class FinishedRun:
+class FinishedRun(NamedTuple):
     """An engine that has finished, and what it has run: programs, and the collectives that were planned for them.
 
     The engine counts from the start of the workload, which is at `start_ps` (picoseconds). `durations` are the times of computing, if they

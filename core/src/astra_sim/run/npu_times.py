@@ -59,15 +59,6 @@ def times_of_npus(run: FinishedRun) -> list[NpuTimes]:
         for npu in program.npus:
             ready, ended = expanded.times(*map(run.later, run.engine.record.times(npu)))
             sends, sent = run.engine.record.sends(npu)
-            result.append(
-                NpuTimes(
-                    members=members[npu],
-                    operations=run.recorded(npu, program.operations),
-                    ready_ps=ready,
-                    ended_ps=ended,
-                    sends=sends,
-                    sent_ps=run.later(sent),
-                    units=units,
-                )
-            )
+            operations = run.recorded(npu, program.operations)
+            result.append(NpuTimes(members[npu], operations, ready, ended, sends, run.later(sent), units))
     return sorted(result, key=lambda each: each.npu)

@@ -11,10 +11,9 @@ its dimension and its bytes. Three methods, each used if the simpler ones before
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import repeat
-
-import attrs
+from typing import NamedTuple
 
 from astra_sim.engine.interface import (
     CAUSAL_KEY_LENGTH,
@@ -22,7 +21,6 @@ from astra_sim.engine.interface import (
     CONTROL_BYTES,
     CausalKey,
     Engine,
-    EngineType,
     LinkKind,
     PathEdge,
     PhaseStep,
@@ -33,13 +31,13 @@ from astra_sim.errors import DeadlockError
 from astra_sim.network import RouteDelayNetwork
 from astra_sim.platform import LogicalDimension
 from astra_sim.run.describe import describe_rank
+from astra_sim.run.inputs import RunInputs
 from astra_sim.run.routes import RunRoutes
 from astra_sim.run.symmetry import ScheduleSymmetry
 from astra_sim.schedule import Schedule, Step, lower
 
 
-@attrs.define(slots=True)
-class PhaseCost:
+class PhaseCost(NamedTuple):
     """The cost of a phase: its duration, and its events on NPU 0.
 
     `causal_key` is that of the engine, in picoseconds back from the end. `delay_sum` adds the time from posting a receive to its
@@ -59,23 +57,15 @@ _CostKey = tuple[Schedule, LogicalDimension, int, tuple[int, ...]]
 class PhaseTimer:
     """Computes the cost of phases on a network, each once in a run."""
 
-    def __init__(
-        self,
-        network: RouteDelayNetwork,
-        routes: RunRoutes,
-        symmetry: ScheduleSymmetry,
-        endpoint_ps: int,
-        reduce_ps: Callable[[int], int],
-        rendezvous: bool,
-        engine_type: EngineType,
-    ) -> None:
-        self._network = network
+    def __init__(self, inputs: RunInputs, routes: RunRoutes, symmetry: ScheduleSymmetry) -> None:
+        assert isinstance(inputs.network, RouteDelayNetwork)
+        self._network = inputs.network
         self._routes = routes
         self._symmetry = symmetry
-        self._engine_type = engine_type
-        self._endpoint_ps = endpoint_ps
-        self._reduce_ps = reduce_ps
-        self._rendezvous = rendezvous
+        self._engine_type = inputs.engine
+        self._endpoint_ps = inputs.system.endpoint_ps
+        self._reduce_ps = inputs.reduce_ps
+        self._rendezvous = inputs.system.rendezvous
         self._costs: dict[_CostKey, PhaseCost] = {}
 
     def cost(self, schedule: Schedule, dimension: LogicalDimension, endpoint_ps: int | None = None) -> PhaseCost:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Literal
-
-import attrs
+from typing import Literal, NamedTuple
 
 from astra_sim._boundary import call, of_user, picoseconds
 from astra_sim.compute import NpuPs
@@ -41,8 +39,7 @@ Progress = Callable[[int, int], None]
 """Called with (simulated picoseconds, events) repeatedly. Its method `ended`, if any, is called before with (ended tasks, all tasks)."""
 
 
-@attrs.frozen(eq=False, repr=False)
-class Explain:
+class Explain(NamedTuple):
     """Keep the critical path of a run. `empty_network` makes a network like the run's; None if that cannot be."""
 
     empty_network: Callable[[], Network | None] = lambda: None
@@ -96,20 +93,19 @@ def simulate_graph(
         raise RunError(f"memory ran out: the run has {npus} NPUs on network {type(network).__name__}; expected more memory") from None
 
 
-@attrs.frozen(eq=False, repr=False)
-class _Simulations:
+class _Simulations(NamedTuple):
     """See `astra_sim.network.Simulations`."""
 
     graph: ExecutionGraph
     alike: bool
-    _simulate: Callable[..., RunRecord]
-    _final: Callable[..., RunRecord]
+    simulate: Callable[..., RunRecord]
+    simulate_at_last: Callable[..., RunRecord]
 
     def run(self, graph: ExecutionGraph, network: Network) -> RunRecord:
-        return self._simulate(graph=graph, network=network)
+        return self.simulate(graph=graph, network=network)
 
     def final(self, graph: ExecutionGraph, network: Network) -> RunRecord:
-        return self._final(graph=graph, network=network)
+        return self.simulate_at_last(graph=graph, network=network)
 
 
 def _keeps_path(explain: Explain | None, timelines: TimelineKind) -> bool:
@@ -138,16 +134,7 @@ def _run(
     programs = choice.programs(inputs.graph, inputs.platform.npus)
     communicators = Communicators(inputs.graph.dimensions, choice, programs, inputs.platform.npus)
     names = OperationNames(inputs.graph, programs)
-    collectives = CollectiveLowering(
-        inputs=inputs,
-        session=session,
-        choice=choice,
-        schedules=schedules,
-        programs=programs,
-        communicators=communicators,
-        names=names,
-        engine=engine,
-    )
+    collectives = CollectiveLowering(inputs, session, choice, schedules, programs, communicators, names, engine)
 
     engine.add_queues([(queue.slots, queue.order) for queue in session.queues])
     engine.set_traffic_classes(*_traffic_classes(system, session, network))

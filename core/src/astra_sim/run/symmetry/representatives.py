@@ -12,19 +12,16 @@ pipeline do, are classes as they are; this is seen without looking at each NPU.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-
-import attrs
+from typing import NamedTuple
 
 from astra_sim.engine.interface import CONTROL_BYTES
 from astra_sim.graph import Communicate, ExecutionGraph, NpuProgram, Operation, Receive, Send, peer_of
 from astra_sim.network import RouteDelayNetwork
 from astra_sim.platform import LogicalDimension, LogicalProduct
 from astra_sim.rows import kinds_of
-from astra_sim.value_objects import ValueObject
 
 
-@attrs.frozen(eq=False, repr=False)
-class NpuClass(ValueObject):
+class NpuClass(NamedTuple):
     """NPUs in order, the first of which represents all, and the place of their program among the graph's."""
 
     members: Sequence[int]

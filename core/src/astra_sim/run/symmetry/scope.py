@@ -6,8 +6,7 @@ import contextlib
 import enum
 from collections.abc import Hashable, Iterator, Sequence
 from functools import partial
-
-import attrs
+from typing import NamedTuple
 
 from astra_sim.errors import AstraError
 from astra_sim.graph import Communicate, ExecutionGraph, NpuProgram, Receive, Send, cached_for, graph_kinds
@@ -19,7 +18,6 @@ from astra_sim.run.symmetry.representatives import NpuClass, find_classes
 from astra_sim.run.symmetry.schedules import ScheduleSymmetry
 from astra_sim.schedule import Schedule
 from astra_sim.system import System
-from astra_sim.value_objects import ValueObject
 
 
 class Scope(enum.Enum):
@@ -31,8 +29,7 @@ class Scope(enum.Enum):
     ALL_NPUS = "every NPU and every message"
 
 
-@attrs.frozen(eq=False, repr=False)
-class ScopeSelection(ValueObject):
+class ScopeSelection(NamedTuple):
     """A scope, with the classes of `CLASSES`, and the reason why no NPU can represent others in `ALL_NPUS`."""
 
     scope: Scope
