@@ -458,14 +458,7 @@ class ProgramBuilder:
         """Wait for the collectives issued for this pass of the layer. For `until_first` see `Wait`."""
         pending = self._outstanding.pop((layer, training_pass), None)
         if pending:
-            wait = Wait(
-                after=self._control,
-                pending=tuple(pending),
-                layer=layer,
-                training_pass=training_pass,
-                iteration=self.iteration,
-                until_first=until_first,
-            )
+            wait = Wait(self._control, tuple(pending), layer, training_pass, self.iteration, until_first)
             self._control = (self._add(wait),)
 
     def build(self, dimensions: Sequence[LogicalDimension], layers: Sequence[str], footprint_bytes: int | None = None) -> ExecutionGraph:
@@ -528,13 +521,13 @@ def _check_graph(graph: ExecutionGraph, npus: int) -> None:
             if not 0 < npu < npus or npu in elsewhere:
                 raise ValueError(f"a program of its own is given to NPU {npu}; expected NPUs 1 to {npus - 1}, each at most once")
             elsewhere.add(npu)
-    for operations in (graph.operations, *(program.operations for program in graph.others)):
+    programs = [(program.operations, program.npus) for program in graph.programs(npus)]
+    for operations, _ in programs:
         for number, operation in enumerate(kinds_of(operations)):
             wrong = _wrong_type(operation)
             if wrong:
                 raise ValueError(f"operation {first_like(operations, number)} {wrong}")
-    like_npu_0 = (npu for npu in range(npus) if npu not in elsewhere)
-    for operations, running in ((graph.operations, like_npu_0), *((program.operations, program.npus) for program in graph.others)):
+    for operations, running in programs:
         _check_waits(operations)
         groups: dict[tuple[int, ...], int] = {}
         for number, operation in enumerate(kinds_of(operations)):

@@ -847,19 +847,19 @@ def _bus_transfers(program: LoweredProgram) -> Iterable[BusTransfer]:
     if last is None:
         last = sends[-1] if sends else program.runs[-1].bytes if program.runs else 0
     returned = [run.returned for run in program.runs if run.receive_from is not None for _ in range(run.times)]
-    known: dict[tuple[int, bool, bool], BusTransfer] = {}  # many are equal, and share an object
+    known: dict[BusTransfer, BusTransfer] = {}  # many are equal, and share an object
     for number in range(program.tokens):
         size = sends[number] if number < len(sends) else last
         if program.cycle is None:
-            key = size, number >= program.starts, number >= program.starts and returned[number - program.starts]
+            to_npu = number >= program.starts
+            comes_back = to_npu and returned[number - program.starts]
         else:
             first, others = program.cycle
             place = number % (first + others)
-            key = size, place >= first, place >= first and first + others - place > first
-        transfer = known.get(key)
-        if transfer is None:
-            transfer = known[key] = BusTransfer(*key)
-        yield transfer
+            to_npu = place >= first
+            comes_back = to_npu and others > place
+        transfer = BusTransfer(size, to_npu, comes_back)
+        yield known.setdefault(transfer, transfer)
 
 
 __getattr__ = former_names(__name__, {"Carriage": "BusTransfer"}, "0.3")

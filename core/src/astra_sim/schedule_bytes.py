@@ -106,12 +106,10 @@ def _highest(names: Sequence[Hashable]) -> int:
 def _expected(names: Sequence[Hashable], request: Request, cut: int) -> tuple[int, int, int] | None:
     """The smallest and the largest message with pieces of those names, and their number; None if that is not known."""
     count = len(names)
-    if not count:
+    if not count or unnamed_share(names) is not None:
         return None
     pieces = cut if request.collective is Collective.ALL_GATHER else cut * request.ranks
     floor, ceiling = request.bytes // pieces, -(-request.bytes // pieces)
-    if unnamed_share(names) is not None:
-        return None
     least = count
     most = count * (ceiling + _ROUNDING)
     if not isinstance(names, range) and any(isinstance(name, tuple) and name[0] == ALL for name in names):

@@ -350,11 +350,11 @@ class _Parts:
         key = program, task, step
         if key not in self._places:
             operation = self._programs[program].operations[task]
-            if phase is None:
-                self._places[key] = SegmentOrigin(program, task, operation)
-            else:
-                has_endpoint_ps = phase.plan.endpoint_ps is not None
-                self._places[key] = SegmentOrigin(program, task, operation, phase.chunk, phase.phase, phase.plan.logical, has_endpoint_ps)
+            place = SegmentOrigin(program, task, operation)
+            if phase is not None:
+                own_endpoint = phase.plan.endpoint_ps is not None
+                place = SegmentOrigin(program, task, operation, phase.chunk, phase.phase, phase.plan.logical, own_endpoint)
+            self._places[key] = place
         return self._places[key]
 
     def _after_processor(self, ps: int, handled_ps: int, kind: SegmentKind) -> list[_PathPiece]:

@@ -57,11 +57,10 @@ class TaskLowering:
         """The tasks of a program, which is the run's of that number."""
         rows = self._inputs.rows(operations)
         graph = self._inputs.graph
-        if operations is not graph.operations or not graph.shared:
+        is_shared = graph.shared and operations is graph.operations
+        if not is_shared or cached_for(graph, "accesses memory", lambda: bool(_places(rows.kinds, MemoryAccess))):
             return _with_tasks(rows, [self._task(program, kind) for kind in rows.kinds])
         collectives = cached_for(graph, "places of collectives", lambda: _places(rows.kinds, Communicate))
-        if cached_for(graph, "accesses memory", lambda: bool(_places(rows.kinds, MemoryAccess))):
-            return _with_tasks(rows, [self._task(program, kind) for kind in rows.kinds])
         # The plan of a collective depends on the session; tasks of other operations on the units of the system alone.
         issued = tuple(self._task(program, rows.kinds[place]) for place in collectives)
         cached: Rows[Task] = cached_for(

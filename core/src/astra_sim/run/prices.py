@@ -7,6 +7,7 @@ begin: each rank sends all its bytes to the next of each ring, so in every dimen
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 from astra_sim._boundary import call, picoseconds
@@ -26,7 +27,7 @@ class Prices:
         self._network = network
         self._dimensions = dimensions
         self._logical: dict[tuple[tuple[int, ...], tuple[int, ...] | None], _Members | None] = {}
-        self._shapes: dict[_Members, GroupShape] = {}
+        self._shape = functools.cache(network.platform.shape)
         self._times: dict[tuple[Collective, int, GroupShape], int | None] = {}
         self._phases: dict[tuple[Collective, int, _Members], tuple[Schedule, Schedule]] = {}
 
@@ -79,12 +80,6 @@ class Prices:
             return Group(members) if len(members) > 1 else None
         involved = self._involved(operation)
         return product_dimension([self._dimensions[number] for number in involved]) if involved else None
-
-    def _shape(self, logical: _Members) -> GroupShape:
-        """The placement of a collective's ranks, which is computed once."""
-        if logical not in self._shapes:
-            self._shapes[logical] = self._network.platform.shape(logical)
-        return self._shapes[logical]
 
     def _time(self, operation: Communicate, logical: _Members) -> int | None:
         """Picoseconds of a collective; None if the network does not price it. Raises PluginError if that is no time."""

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+import attrs
+
 from astra_sim.engine.interface import LinkKind, PhaseStep, PhaseStepRecord, PhaseStepRecords, RankState
 from astra_sim.engine.orders import Job, Order
 from astra_sim.engine.reference.agreement import Agreements, Key
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from astra_sim.engine.reference.tasks import TaskRun
 
 
+@attrs.define(eq=False, repr=False)
 class StepRun:
     """A phase step of a chunk on an NPU: the collective (`task`) it belongs to, its places, and the times of its events (-1: not yet).
 
@@ -31,34 +34,22 @@ class StepRun:
     `key` identifies its chunk on all NPUs of the program; a chunk waits in one queue at a time.
     """
 
-    __slots__ = (
-        "chunk",
-        "ended_at",
-        "following",
-        "job",
-        "key",
-        "number",
-        "place",
-        "queue",
-        "queued_at",
-        "rank",
-        "started_at",
-        "step",
-        "task",
-    )
+    task: TaskRun
+    step: PhaseStep
+    number: int
+    chunk: int
+    place: int
+    job: Job
+    queue: Queue[StepRun] | None
+    rank: Rank | None = None
+    following: StepRun | None = None
+    queued_at: int = -1
+    started_at: int = -1
+    ended_at: int = -1
+    key: Key = attrs.field(init=False)
 
-    def __init__(self, task: TaskRun, step: PhaseStep, number: int, chunk: int, place: int, job: Job, queue: Queue[StepRun] | None) -> None:
-        self.task = task
-        self.step = step
-        self.number = number
-        self.chunk = chunk
-        self.place = place
-        self.job = job
-        self.queue = queue
-        self.rank: Rank | None = None
-        self.following: StepRun | None = None
-        self.key: Key = task.number, chunk
-        self.queued_at = self.started_at = self.ended_at = -1
+    def __attrs_post_init__(self) -> None:
+        self.key = self.task.number, self.chunk
 
 
 class Chunks:
@@ -82,18 +73,10 @@ class Chunks:
 
     def records(self, npu: int) -> PhaseStepRecords:
         """The phase steps of chunks on an NPU, in the order in which they were issued."""
-        records = [
-            PhaseStepRecord(
-                step.task.number,
-                step.number,
-                step.queued_at,
-                step.started_at,
-                step.ended_at,
-                step.rank.delay_sum if step.rank else 0,
-                step.rank.received if step.rank else 0,
-            )
-            for step in self._steps.get(npu, ())
-        ]
+        records = []
+        for step in self._steps.get(npu, ()):
+            measured = (step.rank.delay_sum, step.rank.received) if step.rank else (0, 0)
+            records.append(PhaseStepRecord(step.task.number, step.number, step.queued_at, step.started_at, step.ended_at, *measured))
         return PhaseStepRecords(*zip(*records, strict=True)) if records else PhaseStepRecords(*[()] * len(PhaseStepRecord._fields))
 
     def blocked_ranks(self) -> list[RankState]:

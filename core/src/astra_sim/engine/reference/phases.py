@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+import attrs
+
 from astra_sim.engine.interface import CONTROL_BYTES, BusOptions, CausalKey
 from astra_sim.engine.reference.events import Events, Meeting, MessageArrival, RequestArrival, StepEnd, TokenReady
 from astra_sim.engine.reference.phase_kinds import PhaseKind, PhaseKinds
@@ -71,6 +73,7 @@ class Offer(NamedTuple):
     bytes: int
 
 
+@attrs.define(eq=False, repr=False)
 class Rank:
     """One rank of a phase: its program, its progress, and its measurements.
 
@@ -79,48 +82,29 @@ class Rank:
     `delay_sum` adds the time from posting a receive to its message over the `received` ones.
     """
 
-    __slots__ = (
-        "delay_sum",
-        "ending",
-        "handled",
-        "last_causal_key",
-        "last_token_at",
-        "members",
-        "next_action",
-        "npu",
-        "offers",
-        "order",
-        "phase",
-        "posted_at",
-        "program",
-        "rank",
-        "receipts",
-        "received",
-        "requests",
-        "step",
-        "tokens",
-    )
+    npu: int
+    rank: int
+    members: Sequence[int]
+    program: LoweredProgram
+    phase: Phase
+    ending: Ending
+    step: StepRun | None = None
+    order: int = 0
+    tokens: int = 0
+    last_token_at: int = -1
+    last_causal_key: CausalKey = ()
+    handled: int = 0
+    next_action: int = 0
+    delay_sum: int = 0
+    received: int = 0
+    offers: dict[int, Offer] = attrs.field(factory=dict)
+    requests: set[int] = attrs.field(factory=set)
+    receipts: bytearray = attrs.field(init=False)
+    posted_at: list[int] = attrs.field(init=False)
 
-    def __init__(self, npu: int, rank: int, members: Sequence[int], program: LoweredProgram, phase: Phase, ending: Ending) -> None:
-        self.npu = npu
-        self.rank = rank
-        self.members = members
-        self.program = program
-        self.phase = phase
-        self.ending = ending
-        self.step: StepRun | None = None
-        self.order = 0
-        self.tokens = 0
-        self.last_token_at = -1
-        self.last_causal_key: CausalKey = ()
-        self.handled = 0
-        self.next_action = 0
-        self.receipts = bytearray(len(program.memory_bytes))
-        self.posted_at = [0] * len(program.memory_bytes)
-        self.delay_sum = 0
-        self.received = 0
-        self.offers: dict[int, Offer] = {}
-        self.requests: set[int] = set()
+    def __attrs_post_init__(self) -> None:
+        self.receipts = bytearray(len(self.program.memory_bytes))
+        self.posted_at = [0] * len(self.program.memory_bytes)
 
 
 class Phases:

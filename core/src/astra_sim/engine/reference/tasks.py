@@ -11,6 +11,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from itertools import groupby
+from typing import NamedTuple
 
 from astra_sim.engine.interface import (
     ACCESS,
@@ -36,16 +37,13 @@ from astra_sim.rows import kinds_of
 _TAKE_TIME = (TIMER, ACCESS, SEND, RECEIVE, COMPUTE)
 
 
-class Program:
+class Program(NamedTuple):
     """A program: its number, by how many NPUs it is run, who plans its collectives, and whether its tasks need units."""
 
-    __slots__ = ("has_units", "issue", "npus", "number")
-
-    def __init__(self, number: int, npus: int, issue: Issue, has_units: bool) -> None:
-        self.number = number
-        self.npus = npus
-        self.issue = issue
-        self.has_units = has_units
+    number: int
+    npus: int
+    issue: Issue
+    has_units: bool
 
 
 class TaskRun:
