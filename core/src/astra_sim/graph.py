@@ -556,34 +556,20 @@ def _check_members(operations: Sequence[Operation], groups: Mapping[tuple[int, .
 
 _WHOLE = whole(-(2**63))
 _NUMBERS = each("a tuple of numbers of operations", of_type("a number", int), tuple)
-_FIELDS = {
-    "after": _NUMBERS,
-    "pending": _NUMBERS,
-    "until": _NUMBERS,
-    "duration_ps": TIME,
-    "update_ps": TIME,
+_FIELDS: dict[str, Expected] = {
+    **dict.fromkeys(("after", "pending", "until"), _NUMBERS),
+    **dict.fromkeys(("duration_ps", "update_ps"), TIME),
+    "priced_ps": TIME.optional(),
     "bytes": COUNT,
-    "layer": _WHOLE,
-    "iteration": _WHOLE,
-    "tag": _WHOLE,
+    **dict.fromkeys(("layer", "iteration", "tag"), _WHOLE),
     "training_pass": of_type("a Pass", Pass),
     "collective": of_type("a Collective", Collective),
     "unit": of_type("a Unit", Unit),
-    "to": of_type("a Peer", Peer),
-    "source": of_type("a Peer", Peer),
-    "group": TEXT,
+    **dict.fromkeys(("to", "source"), of_type("a Peer", Peer)),
     "dimensions": each("a tuple of numbers of dimensions", of_type("a number", int), tuple),
     "operations": _OPERATIONS,
-    "idle": FLAG,
-    "blocking": FLAG,
-    "urgent": FLAG,
-    "until_first": FLAG,
-    "write": FLAG,
-    "remote": FLAG,
-    "name": TEXT,
-    "algorithm": TEXT,
-    "parallelism": TEXT,
-    "priced_ps": TIME.optional(),
+    **dict.fromkeys(("idle", "blocking", "urgent", "until_first", "write", "remote"), FLAG),
+    **dict.fromkeys(("group", "name", "algorithm", "parallelism"), TEXT),
 }
 """Constraints on the fields of operations, except those that only the classes themselves set."""
 _MEMBERS = each("a tuple of NPUs", of_type("a number", int), tuple).optional()

@@ -343,14 +343,8 @@ class RouteDelayNetwork(_OnPlatform, abc.ABC):
 
     def delays(self, routes: RouteColumns, size: int) -> array[int]:
         """The delays of messages of `size` bytes over some routes, in their order. Raises the errors of `delay`."""
-        known: dict[tuple[int, int], int] = {}
-        result = array("q")
-        for route in zip(*routes, strict=True):
-            delay = known.get(route)
-            if delay is None:
-                delay = known[route] = self.delay(Route(*route), size)
-            result.append(delay)
-        return result
+        known = {route: self.delay(Route(*route), size) for route in dict.fromkeys(zip(*routes, strict=True))}
+        return array("q", map(known.__getitem__, zip(*routes, strict=True)))
 
     def message_delay(self, source: int, destination: int, size: int) -> int:
         """Picoseconds a message of `size` bytes takes from one NPU to another. Raises the errors of `route` and `delay`."""

@@ -83,9 +83,11 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Any, ClassVar, NamedTuple
 
 import attrs
@@ -300,10 +302,7 @@ class Platform:
     def __attrs_post_init__(self) -> None:
         if not self.dimensions:
             raise InputError("a platform needs at least one dimension")
-        strides, count = [], 1
-        for dimension in self.dimensions:
-            strides.append(count)
-            count *= dimension.size
+        *strides, count = accumulate((dimension.size for dimension in self.dimensions), operator.mul, initial=1)
         object.__setattr__(self, "strides", tuple(strides))
         object.__setattr__(self, "npus", count)
         if count > MAX_NPUS:

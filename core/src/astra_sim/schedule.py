@@ -484,11 +484,9 @@ class Schedule:
 
     @functools.cached_property
     def _total_messages(self) -> int:
-        if self.is_shared:
-            return self.ranks * self.sends_of(0)
         ranks_of = Counter(map(id, self.programs))
         sends_of = {id(program): self.sends_of(index) for index, program in self.first_places()}
-        return sum(sends * ranks_of[number] for number, sends in sends_of.items())
+        return self.ranks // len(self.programs) * sum(sends * ranks_of[number] for number, sends in sends_of.items())
 
 
 _OPERATORS = ("shift", "xor", "rank")

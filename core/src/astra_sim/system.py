@@ -352,19 +352,12 @@ class System(Contract, abc.ABC):
     _attributes: ClassVar = {
         "endpoint_ps": TIME,
         "tick_ps": whole(1),
-        "phases_end_together": FLAG,
-        "one_at_a_time": FLAG,
-        "one_at_a_time_unless_ordered": FLAG,
-        "own_orders": FLAG,
-        "rendezvous": FLAG,
-        "replay_only": FLAG,
+        **dict.fromkeys(("phases_end_together", "one_at_a_time", "one_at_a_time_unless_ordered", "own_orders"), FLAG),
+        **dict.fromkeys(("rendezvous", "replay_only", "overhead_on_compute"), FLAG),
         "node_algorithms": Expected("names of algorithms by numbers of nodes", _are_algorithms),
         "bus": of_type("BusOptions", BusOptions).optional(),
         "send_class": whole(-1, 2**31 - 1),
-        "reduce_ps": FUNCTION.optional(),
-        "send_overhead_ps": FUNCTION.optional(),
-        "receive_overhead_ps": FUNCTION.optional(),
-        "overhead_on_compute": FLAG,
+        **dict.fromkeys(("reduce_ps", "send_overhead_ps", "receive_overhead_ps"), FUNCTION.optional()),
     }
 
     endpoint_ps: int = 0

@@ -106,6 +106,7 @@ class Routes:
     ) -> None:
         self.graph = graph
         self._forwarding = forwarding
+        self._may_pass_npus = forwarding != "never"
         self._named = graph.named if not failed else None
         self._leaving = [[number for number in numbers if number not in failed] for numbers in graph.leaving]
         self._entering = [[link for link in links if link[2] not in failed] for links in graph.entering] if failed else graph.entering
@@ -120,7 +121,7 @@ class Routes:
         By default NPUs forward as if no switches led on, unless they never do.
         """
         if through_npus is None:
-            through_npus = self._may_pass_npus()
+            through_npus = self._may_pass_npus
         key = destination, through_npus
         if key not in self._distances:
             if len(self._distances) * self.graph.nodes > _MOST_DISTANCES:  # the cache of a large graph is bounded
@@ -164,13 +165,10 @@ class Routes:
             node = self.graph.links[path[-1]].target
         return path
 
-    def _may_pass_npus(self) -> bool:
-        return self._forwarding != "never"
-
     def passes_npus(self, source: int, destination: int) -> bool:
         """Whether a message passes NPUs: "if_needed" those alone do whose source has no route over switches."""
         if self._forwarding != "if_needed" or self.graph.nodes == self.graph.size:
-            return self._may_pass_npus()
+            return self._may_pass_npus
         # NPUs 0 and 1 are on a switch, NPU 2 hangs on NPU 1 alone: messages of NPU 2 pass NPU 1, those between 0 and 1 never do.
         return source not in self.distances(destination, through_npus=False)
 

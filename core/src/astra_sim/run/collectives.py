@@ -102,7 +102,7 @@ class CollectiveLowering:
             if key not in known:
                 known[key] = self._steps(chunk, phases, communicator)
             steps.append(known[key][0])
-            traffic.add(known[key][1])
+            traffic.add(known[key][1].payload, known[key][1].messages)
         if self._scope is Scope.ALL_NPUS:
             self._check_messages(traffic.messages, planned)
         return DescribedPlan(tuple(chain.from_iterable(planned)), steps, traffic)
@@ -201,9 +201,7 @@ class CollectiveLowering:
                 steps.append(PhaseStep(job, plan.queue, self._phases.number(plan, communicator), age=age))
             sent, count = self._moved(plan, communicator)
             # Of classes the engine counts the messages that it simulates itself.
-            traffic.messages += count if cost is not None or self._scope is not Scope.CLASSES else 0
-            for dimension, size in enumerate(sent):
-                traffic.payload[dimension] += size
+            traffic.add(sent, count if cost is not None or self._scope is not Scope.CLASSES else 0)
         return steps, traffic
 
     def _moved(self, plan: PhasePlan, communicator: Communicator) -> tuple[Sequence[int], int]:

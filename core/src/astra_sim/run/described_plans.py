@@ -35,10 +35,10 @@ class Traffic:
     payload: list[int]
     messages: int = 0
 
-    def add(self, other: Traffic) -> None:
+    def add(self, payload: Sequence[int], messages: int) -> None:
         """Count further traffic, too."""
-        self.messages += other.messages
-        for dimension, size in enumerate(other.payload):
+        self.messages += messages
+        for dimension, size in enumerate(payload):
             self.payload[dimension] += size
 
 

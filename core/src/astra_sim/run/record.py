@@ -266,7 +266,9 @@ def _npu_records(run: FinishedRun, programs: Sequence[tuple[NpuProgram, int]]) -
         npu, operations = program.npus[0], program.operations
         begin, end = map(run.later, engine.record.times(npu))
         expanded = inputs.expanded(operations)
-        phases = PhaseRecords(*expanded.phases(_phases_later(engine.record.phase_steps(npu), run), run.collectives.planned, end))
+        steps = engine.record.phase_steps(npu)
+        moments = {name: run.later(getattr(steps, name)) for name in ("queued_at", "started_at", "ended_at")}
+        phases = PhaseRecords(*expanded.phases(attrs.evolve(steps, **moments), run.collectives.planned, end))
         begin, end = expanded.times(begin, end)
         sends = _sends(run, npu, expanded.rows)
         records.append(NpuRecord(npu, count or npus[id(operations)], run.recorded(npu, operations), begin, end, phases, sends))
@@ -352,9 +354,3 @@ def _ends(run: FinishedRun) -> list[int]:
         for npu in one.members:
             times[npu] = times[one.representative]
     return times
-
-
-def _phases_later(records: PhaseStepRecords, run: FinishedRun) -> PhaseStepRecords:
-    """Records of the engine with moments of the run."""
-    queued, started, ended = map(run.later, (records.queued_at, records.started_at, records.ended_at))
-    return attrs.evolve(records, queued_at=queued, started_at=started, ended_at=ended)

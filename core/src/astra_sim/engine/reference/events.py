@@ -19,7 +19,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, get_args
 
 from astra_sim._boundary import MAX_PICOSECONDS
 from astra_sim.engine.interface import CAUSAL_KEY_LENGTH, CausalKey, too_long
@@ -141,23 +141,9 @@ EventPayload = (
     | TaskEnd
     | StepEnd
 )
-"""The action of an event."""
+"""The action of an event, in the order of `_PRECEDENCE`."""
 
-_PRECEDENCE: dict[type, int] = {
-    MessageArrival: 0,
-    RequestArrival: 1,
-    TokenReady: 2,
-    BusCall: 3,
-    PointToPointArrival: 4,
-    PointToPointSent: 5,
-    PointToPointRequest: 6,
-    Meeting: 7,
-    Departure: 8,
-    Landing: 9,
-    Reception: 10,
-    TaskEnd: 0,
-    StepEnd: 0,
-}
+_PRECEDENCE: dict[type, int] = {kind: place for place, kind in enumerate(get_args(EventPayload))} | {TaskEnd: 0, StepEnd: 0}
 """The order of events with equal times, stages and causal keys. Ends are in a stage of their own."""
 
 

@@ -133,7 +133,7 @@ class Phases:
         kind = self._kinds[number]
         programs, (groups, loop_back) = kind.schedule
         phase, ending = Phase(kind, self._transport.new_flow()), Ending()
-        for group in groups:
+        for group in groups[:1] if loop_back else groups:
             if kind.barrier:
                 ending = Ending()
             for rank, npu in enumerate(group):
@@ -144,8 +144,6 @@ class Phases:
                 if loop_back:
                     phase.by_npu = dict.fromkeys(group, member)
                     break
-            if loop_back:
-                break
         return phase
 
     def begin(self, rank: Rank, step: StepRun, order: int) -> None:
