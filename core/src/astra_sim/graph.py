@@ -66,7 +66,7 @@ import enum
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, count, repeat
 from operator import attrgetter, lt, sub
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import attrs
 
@@ -578,19 +578,18 @@ _MEMBERS = each("a tuple of NPUs", of_type("a number", int), tuple).optional()
 _INT = {int}
 
 
-@attrs.frozen(eq=False, repr=False)
-class _Fields(ValueObject):
+class _Fields(NamedTuple):
     """The fields of a class of operations. `alike` has the types of those that were right, and for these the places of numbers, which are
     looked at each time, and of tuples of them."""
 
     names: tuple[str, ...]
     values: Callable[[Any], tuple[Any, ...]]
-    alike: dict[tuple[type, ...], tuple[list[int], list[int]]] = attrs.field(factory=dict)
+    alike: dict[tuple[type, ...], tuple[list[int], list[int]]]
 
     @classmethod
     def of(cls, operation: type) -> _Fields:
         names = tuple(field.name for field in attrs.fields(operation) if field.name in _FIELDS)
-        return cls(names, attrgetter(*names))
+        return cls(names, attrgetter(*names), {})
 
     def wrong(self, operation: Operation) -> str | None:
         """Describe the error in an operation; None: it is valid."""

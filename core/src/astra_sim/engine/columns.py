@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from itertools import repeat
-from typing import Any
+from typing import Any, NamedTuple
 
 import attrs
 
@@ -30,8 +30,7 @@ class Spans(ValueObject):
         return sum(self.ends) - sum(self.begins)
 
 
-@attrs.frozen(eq=False, repr=False)
-class Use:
+class Use(NamedTuple):
     """The time that phase steps take from start to end, added up, and the spans in which at least one is queued or running."""
 
     spent: int

@@ -125,7 +125,7 @@ class _PathMessages:
         self._network = network
         self._empty = empty if isinstance(empty, EventNetwork) else None
         self._known: dict[tuple[int, int, int], tuple[int, DelayParts | None]] = {}
-        self._delays: dict[tuple[Route, int], DelayParts] = {}
+        self._delays: dict[tuple[Route, int], DelayParts | None] = {}
         self._pieces: dict[tuple[int, int, int, int], Sequence[_PathPiece]] = {}
         self.exact = isinstance(network, RouteDelayNetwork)
         self.rounded = False
@@ -166,27 +166,21 @@ class _PathMessages:
         """The dimension of a message, and its time if nothing else is on the way."""
         network = self._network
         route = network.route(source, destination)
-        if isinstance(network, RouteDelayNetwork) and network.delays_by_pair:
-            self.exact = False
-            latency = network.message_delay(source, destination, 0)
-            return route.dimension, DelayParts(latency, network.message_delay(source, destination, size) - latency)
-        if isinstance(network, RouteDelayNetwork):
-            if (route, size) not in self._delays:
-                self._delays[route, size] = self._delay_parts(network, route, size)
-            return route.dimension, self._delays[route, size]
-        if self._empty is None:
-            return route.dimension, None
-        latency = _alone(self._empty, source, destination, 1)
-        return route.dimension, DelayParts(latency, max(0, _alone(self._empty, source, destination, size) - latency))
-
-    def _delay_parts(self, network: RouteDelayNetwork, route: Route, size: int) -> DelayParts:
-        """The time of a message over a route in parts; if the network does not give them, the time of an empty message is latency."""
-        parts: DelayParts | None = call(f"network {type(network).__name__}: delay_parts", network.delay_parts, *route, size)
+        if not isinstance(network, RouteDelayNetwork):
+            if self._empty is None:
+                return route.dimension, None
+            latency = _alone(self._empty, source, destination, 1)
+            return route.dimension, DelayParts(latency, max(0, _alone(self._empty, source, destination, size) - latency))
+        if not network.delays_by_pair and (route, size) not in self._delays:
+            what = f"network {type(network).__name__}: delay_parts"
+            self._delays[route, size] = call(what, network.delay_parts, *route, size)
+        parts = self._delays.get((route, size))
+        # If the network does not give them, the time of an empty message is latency.
         if parts is None:
             self.exact = False
-            latency = network.delay(route, 0)
-            parts = DelayParts(latency, network.delay(route, size) - latency)
-        return parts
+            latency = network.message_delay(source, destination, 0)
+            parts = DelayParts(latency, network.message_delay(source, destination, size) - latency)
+        return route.dimension, parts
 
 
 def _spent(pieces: Iterable[_PathPiece]) -> list[_PathPiece]:

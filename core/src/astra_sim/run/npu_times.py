@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-import attrs
+from typing import NamedTuple
 
 from astra_sim.engine.interface import Engine
 from astra_sim.graph import NpuProgram, Operation
@@ -13,8 +12,7 @@ from astra_sim.run.lowering import unit_of
 from astra_sim.run.symmetry import Scope
 
 
-@attrs.frozen(eq=False, repr=False)
-class NpuTimes:
+class NpuTimes(NamedTuple):
     """When an NPU did its operations (picoseconds): ready, ended, and of those that send (by number) when the message was on its way.
 
     It represents `members`, itself the first. `units` holds the unit that each kind of operations needs (-1: none), of which an NPU

@@ -139,9 +139,7 @@ class PhaseTimer:
         if symmetric and _is_chain(schedule):
             return self._links_of_chain(schedule, dimension, endpoint_ps)
         ranks = 1 if symmetric else dimension.size
-        engine = self._engine(dimension, ranks, endpoint_ps)
-        engine.record.keep_causes()
-        _run_phase(engine, schedule, dimension, ranks)
+        engine, _ = self._run(schedule, dimension, endpoint_ps, ranks, keep_causes=True)
         # Counted, because the thousands of steps of a ring differ in nothing but when they begin.
         return Counter(link._replace(begin=0, end=link.end - link.begin) for link in engine.record.critical_path())
 
@@ -164,8 +162,7 @@ class PhaseTimer:
 
     def _simulate(self, schedule: Schedule, dimension: LogicalDimension, endpoint_ps: int, ranks: int) -> PhaseCost:
         """Simulate the first `ranks` ranks of the group of NPU 0, and nothing else; one rank represents all."""
-        engine = self._engine(dimension, ranks, endpoint_ps)
-        phase = _run_phase(engine, schedule, dimension, ranks)
+        engine, phase = self._run(schedule, dimension, endpoint_ps, ranks)
         blocked_ranks = engine.record.blocked_ranks()
         if blocked_ranks:
             waiting = [line for state in blocked_ranks for line in describe_rank(state)]
@@ -173,10 +170,19 @@ class PhaseTimer:
         first = engine.record.phase_steps(0)[0]
         return PhaseCost(engine.now, tuple(engine.now - time for time in engine.record.causal_key(phase)), first.delay_sum, first.received)
 
-    def _engine(self, dimension: LogicalDimension, ranks: int, endpoint_ps: int) -> Engine:
-        """An engine for the first `ranks` ranks of the group of NPU 0."""
-        last = dimension.group(0)[ranks - 1]
-        return self._engine_type(last + 1, self._network, endpoint_ps, self._reduce_ps, self._rendezvous)
+    def _run(
+        self, schedule: Schedule, dimension: LogicalDimension, endpoint_ps: int, ranks: int, keep_causes: bool = False
+    ) -> tuple[Engine, int]:
+        """An engine that has run a phase of the first `ranks` ranks of the group of NPU 0, and the number of the phase."""
+        group = dimension.group(0)
+        engine = self._engine_type(group[ranks - 1] + 1, self._network, endpoint_ps, self._reduce_ps, self._rendezvous)
+        if keep_causes:
+            engine.record.keep_causes()
+        groups = engine.add_groups([group], dimension, loop_back=ranks == 1)
+        phase = engine.add_phase(engine.add_schedule(lower(schedule), groups))
+        engine.add_program([Task(COLLECTIVE, 0)], group[:ranks], lambda task, now: [[PhaseStep(Job(0, "", 0, 0), phase=phase)]])
+        engine.run()
+        return engine, phase
 
 
 def _is_chain(schedule: Schedule) -> bool:
@@ -189,13 +195,3 @@ def _is_chain(schedule: Schedule) -> bool:
 def _link(kind: LinkKind, ps: int, to: int = -1, size: int = 0) -> PathEdge:
     """A link from NPU 0."""
     return PathEdge(kind, 0, ps, 0, 0, 0, to, size)
-
-
-def _run_phase(engine: Engine, schedule: Schedule, dimension: LogicalDimension, ranks: int) -> int:
-    """Run a phase of the first `ranks` ranks of the group of NPU 0; returns its number."""
-    group = dimension.group(0)
-    groups = engine.add_groups([group], dimension, loop_back=ranks == 1)
-    phase = engine.add_phase(engine.add_schedule(lower(schedule), groups))
-    engine.add_program([Task(COLLECTIVE, 0)], group[:ranks], lambda task, now: [[PhaseStep(Job(0, "", 0, 0), phase=phase)]])
-    engine.run()
-    return phase

@@ -60,8 +60,7 @@ class PhaseRecords:
             yield PhaseRecord(task, *place, queued, started, ended, delay_sum, received)
 
 
-@attrs.frozen(eq=False, repr=False)
-class Sends:
+class Sends(NamedTuple):
     """The messages that operations of an NPU send: number of the operation and when it began (picoseconds).
 
     `sent` has for each kind of operation the dimensions in which a message counts (`graph.accounting_dimensions`), with its bytes.
@@ -72,8 +71,7 @@ class Sends:
     sent: Sequence[Mapping[int, int]]
 
 
-@attrs.frozen(eq=False, repr=False)
-class NpuRecord:
+class NpuRecord(NamedTuple):
     """The record of an NPU: when its operations were ready and ended (picoseconds), the phases of its chunks, its messages.
 
     It is the first of `npus` NPUs that run the same program; if others of them have a record, too, of those that it represents.
