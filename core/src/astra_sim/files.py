@@ -257,18 +257,14 @@ def csv_rows(text: str, path: str, plain: bool = False) -> Iterator[tuple[int, l
     import io
 
     rows = csv.reader(io.StringIO(text))
-    while True:
-        try:
-            cells = next(rows)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            reason = f"a cell has more than {MAX_CELL} characters; expected at most that" if "field limit" in str(error) else error
-            raise InputError(f"{path}:{rows.line_num}: {reason}") from None
-        if not plain:
-            cells = [cell.strip() for cell in cells]
-        if cells and (plain or (any(cells) and not cells[0].startswith("#"))):
-            yield rows.line_num, cells
+    try:
+        for row in rows:
+            cells = row if plain else [cell.strip() for cell in row]
+            if cells and (plain or (any(cells) and not cells[0].startswith("#"))):
+                yield rows.line_num, cells
+    except csv.Error as error:
+        reason = f"a cell has more than {MAX_CELL} characters; expected at most that" if "field limit" in str(error) else error
+        raise InputError(f"{path}:{rows.line_num}: {reason}") from None
 
 
 class _Lines:
@@ -346,38 +342,32 @@ def guarded_inputs() -> Iterator[None]:
 
 def note_input(file: FilePath | int) -> None:
     """Say that a file, by its path or an open descriptor, is an input of the command. One that is not there is none."""
-    if not _inputs:
-        return
+    if _inputs and (identity := _identity(file)) is not None:
+        _inputs[-1].add(identity)
+
+
+def _identity(file: FilePath | int) -> tuple[int, int] | None:
+    """Device and inode of a regular file; None: there is none."""
     with contextlib.suppress(OSError, ValueError):
         status = os.stat(file)
         if stat.S_ISREG(status.st_mode):
-            _inputs[-1].add((status.st_dev, status.st_ino))
+            return status.st_dev, status.st_ino
+    return None
 
 
 def check_output(path: FilePath) -> None:
     """Raise InputError if a path to write to is a file that the command has read."""
-    if not _inputs:
-        return
-    with contextlib.suppress(OSError, ValueError):
-        status = os.stat(path)
-        if (status.st_dev, status.st_ino) in _inputs[-1]:
-            raise InputError(f"cannot write {os.fspath(path)}: it is an input of this command; expected another name")
+    if _inputs and _identity(path) in _inputs[-1]:
+        raise InputError(f"cannot write {os.fspath(path)}: it is an input of this command; expected another name")
 
 
 def check_words(inputs: Iterable[str], outputs: Sequence[str]) -> None:
     """Raise InputError if one of the paths to write to is the same file as one of those to read; others need not be paths."""
-    files = {}
-    for path in outputs:
-        with contextlib.suppress(OSError, ValueError):
-            status = os.stat(path)
-            if stat.S_ISREG(status.st_mode):
-                files[status.st_dev, status.st_ino] = path
+    files = {identity: path for path in outputs if (identity := _identity(path)) is not None}
     for word in inputs if files else ():
-        with contextlib.suppress(OSError, ValueError):
-            status = os.stat(word)
-            if (status.st_dev, status.st_ino) in files:
-                output = files[status.st_dev, status.st_ino]
-                raise InputError(f"cannot write {output}: it is an input of this command; expected another name")
+        identity = _identity(word)
+        if identity in files:
+            raise InputError(f"cannot write {files[identity]}: it is an input of this command; expected another name")
 
 
 class ReadTexts:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import attrs
 
@@ -374,17 +374,13 @@ class _Maker:
             raise RunError(f"{where}: memory ran out when {kind} {provider.name!r} was made; expected more memory") from None
         if not isinstance(result, classes):
             raise PluginError(f"{kind} plugin {provider.name!r} returned {shown(result)}, which is not a {kind}")
-        if kind == "network" and context[0].changed_links and not _simulates_links(result):
+        simulates_links = isinstance(result, EventNetwork) and not isinstance(result, RefiningNetwork)
+        if kind == "network" and context[0].changed_links and not simulates_links:
             raise InputError(
                 f"{where}: network {provider.name!r} does not simulate links, some of which are slower or down (variation.links,"
                 " platform.without); expected one that does, such as plugin:analytical?congestion=aware"
             )
         return result
-
-
-def _simulates_links(network: Network) -> bool:
-    """Whether a network simulates each link of the platform."""
-    return isinstance(network, EventNetwork) and not isinstance(network, RefiningNetwork)
 
 
 def _with_origin(error: AstraError, defaults: Mapping[str, Any]) -> AstraError:
@@ -466,8 +462,7 @@ def dimensions_of(preset: Preset, where: str, plugins: Plugins) -> Sequence[Dime
     return dimensions
 
 
-@attrs.frozen(eq=False, repr=False)
-class _Assembled:
+class _Assembled(NamedTuple):
     """A preset and its dimensions."""
 
     preset: Preset
@@ -498,17 +493,11 @@ def _part(part: Any, where: str, plugins: Plugins) -> Sequence[Dimension] | _Ass
 
 def _check_topology(topology: Topology, what: str) -> None:
     """Raise PluginError unless a topology has the methods of one, and a number of links."""
-    counts: dict[str, Callable[[], Callable[..., Any]]] = {
-        "links_per_message": lambda: topology.links_per_message,
-        "links_per_npu": lambda: topology.links_per_npu,
-    }
-    for name, method in {"hops": lambda: topology.hops, "is_symmetric": lambda: topology.is_symmetric, **counts}.items():
-        answer = call(f"{what}: {name}", method)
-        if not callable(answer):
-            raise PluginError(f"{what}: {name} is {shown(answer)}; expected a method")
-    for name, count in counts.items():
-        links = call(f"{what}: {name}", count())
-        if not COUNT.is_right(links, topology):
+    for name in ("hops", "is_symmetric", "links_per_message", "links_per_npu"):
+        method = call(f"{what}: {name}", getattr, topology, name)
+        if not callable(method):
+            raise PluginError(f"{what}: {name} is {shown(method)}; expected a method")
+        if name.startswith("links") and not COUNT.is_right(links := call(f"{what}: {name}", method), topology):
             raise PluginError(f"{what}: {name} returned {shown(links)}; expected {COUNT.words}")
 
 

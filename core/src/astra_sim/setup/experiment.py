@@ -125,26 +125,22 @@ class Experiment:
         Raises InputError that begins with `where`.
         """
         section, _, key = path.partition(".")
-        if section in self.plugin_sections or (section not in (*SECTIONS, "run") and section in plugin_section_names()):
-            table = dict(self.plugin_sections.get(section, {}))
-            set_value(table, key, value, where)
-            self.plugin_sections[section] = table
-            return
-        if section not in (*SECTIONS, "run"):
-            known = (*SECTIONS, "run", *plugin_section_names())
-            raise InputError(f"{where}: there is no section {section!r}; {suggestion(section, known)}")
         if path == "run.groups":
             self.choose("groups", value)
             return
         if section == "run":
             set_value(self.run, key, value, where)
             return
-        table = self.sections.get(section, {})
+        tables = self.sections if section in SECTIONS else self.plugin_sections
+        if tables is self.plugin_sections and section not in tables and section not in plugin_section_names():
+            known = (*SECTIONS, "run", *plugin_section_names())
+            raise InputError(f"{where}: there is no section {section!r}; {suggestion(section, known)}")
+        table = tables.get(section, {})
         if not isinstance(table, Mapping):
             raise InputError(f"{where}: the {section} is an object, and only options of files and specs can be changed")
         table = dict(table)
         set_value(table, key, value, where)
-        self.sections[section] = table
+        tables[section] = table
 
     def where(self, kind: str) -> str:
         """The name of a section in error messages."""
@@ -191,11 +187,7 @@ def load_experiment(path: str | os.PathLike[str], plugins: Plugins | None = None
 def experiment_from(table: Table, file: str, plugins: Plugins) -> Experiment:
     """The experiment in a table that was read from a file, whose paths are relative to it. Raises InputError."""
     experiment = Experiment(name=os.path.splitext(os.path.basename(file))[0])
-    known = ("name", "run", *SECTIONS)
-    for key in table:
-        if key not in known:
-            experiment.plugin_sections[key] = _plugin_section(table, key, file, plugins)
-            experiment.origin[key] = f"{file}: {key}"
+    _read_others(experiment, table, file, plugins)
     if "name" in table:
         if not isinstance(table["name"], str):
             raise InputError(f"{file}: name is {table['name']!r}, not text")
@@ -203,13 +195,8 @@ def experiment_from(table: Table, file: str, plugins: Plugins) -> Experiment:
     for kind in SECTIONS:
         if kind in table:
             experiment.use(kind, table[kind], plugins, os.path.dirname(file), f"{file}: {kind}")
-    run = table.get("run", {})
-    if not isinstance(run, dict):
-        raise InputError(f"{file}: run is {run!r}, not a table")
-    experiment.run = dict(run)
-    if "groups" in run:
-        experiment.choose("groups", run["groups"], os.path.dirname(file))
-    experiment.origin["run"] = f"{file}: run"
+    if "groups" in experiment.run:
+        experiment.choose("groups", experiment.run["groups"], os.path.dirname(file))
     return experiment
 
 
@@ -225,17 +212,25 @@ _OTHER_FILES = {
 """Keys of files that are no experiments, and the commands that read them."""
 
 
-def _plugin_section(table: Table, key: str, file: str, plugins: Plugins) -> Table:
-    """The section of a plugin. Raises InputError if no plugin adds one of that name, or it is no table."""
-    names = plugin_section_names(plugins)
-    if key not in names:
-        known = ("name", "run", *SECTIONS, *names)
-        hint = next(filter(None, (plugins.install_hint(kind, key) for kind in SECTION_KINDS)), None) or suggestion(key, known)
-        hint = _OTHER_FILES.get(key, hint)
-        raise InputError(f"{file}: unknown key {key!r}; {hint}")
-    if not isinstance(table[key], dict):
-        raise InputError(f"{file}: {key} is {table[key]!r}; expected a table")
-    return dict(table[key])
+def _read_others(experiment: Experiment, table: Table, file: str, plugins: Plugins) -> None:
+    """Take over the sections of plugins, and `run`. Raises InputError if no plugin adds one of that name, or one is no table."""
+    own = ("name", "run", *SECTIONS)
+    for key, section in table.items():
+        if key in own:
+            continue
+        names = plugin_section_names(plugins)
+        if key not in names:
+            hint = next(filter(None, (plugins.install_hint(kind, key) for kind in SECTION_KINDS)), None) or suggestion(key, (*own, *names))
+            raise InputError(f"{file}: unknown key {key!r}; {_OTHER_FILES.get(key, hint)}")
+        if not isinstance(section, dict):
+            raise InputError(f"{file}: {key} is {section!r}; expected a table")
+        experiment.plugin_sections[key] = dict(section)
+        experiment.origin[key] = f"{file}: {key}"
+    run = table.get("run", {})
+    if not isinstance(run, dict):
+        raise InputError(f"{file}: run is {run!r}, not a table")
+    experiment.run = dict(run)
+    experiment.origin["run"] = f"{file}: run"
 
 
 def _of_result(path: str) -> Experiment:
@@ -273,13 +268,6 @@ def experiment_of(run: Table, file: str) -> Experiment:
             # As it is: a table that is used may name a file that it changes, and here all files have been read.
             experiment.sections[kind] = section
             experiment.origin[kind] = f"{file}: {kind}"
-    options = table.get("run", {})
-    if not isinstance(options, dict):
-        raise InputError(f"{file}: run is {options!r}, not a table")
-    experiment.run = options
-    for key in table:
-        if key not in ("name", "run", *SECTIONS):
-            experiment.plugin_sections[key] = _plugin_section(table, key, file, shared_plugins())
-            experiment.origin[key] = f"{file}: {key}"
-    experiment.origin |= {"run": f"{file}: run", "groups": f"{file}: groups"}
+    _read_others(experiment, table, file, shared_plugins())
+    experiment.origin["groups"] = f"{file}: groups"
     return experiment

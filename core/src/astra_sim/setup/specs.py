@@ -104,32 +104,21 @@ def load_file(kind: str, path: str, plugins: Plugins, name: str = "", where: str
         if where in ("", kind):
             raise InputError(f"{why} (--{kind} takes a file, or plugin:NAME)") from None
         raise InputError(f"{where}: {why}; expected a file, or plugin:NAME") from None
-    text = read_text(path)
-    key = kind, path, _content(text), plugins
+    key = kind, path, plugins
     known = _read.get(key)
     if known is not None and known[1].are_the_same():
         return known[0]
-    with ReadTexts() as others:
-        sections = _tables(kind, path, text, plugins)
-    _read.replace(key, (sections, others))
+    with ReadTexts() as texts:
+        sections = _tables(kind, path, read_text(path), plugins)
+    _read.replace(key, (sections, texts))
     return sections
 
 
-_LONGEST_KEPT = 1 << 16
-_read: Cache[tuple[str, str, str | bytes, Plugins], tuple[dict[str, Table], ReadTexts]] = Cache("files of components", 256)
-"""Cached files, by type, path and content, with the other files that they name: a sweep reads each once.
+_read: Cache[tuple[str, str, Plugins], tuple[dict[str, Table], ReadTexts]] = Cache("files of components", 256)
+"""Cached files, by type and path, with their content and that of the other files that they name: a sweep reads each once.
 
 If the file or one of the others has changed, all are read again.
 """
-
-
-def _content(text: str) -> str | bytes:
-    """A cache key for text: the text itself, or a digest of a long one, which is not stored."""
-    if len(text) <= _LONGEST_KEPT:
-        return text
-    import hashlib
-
-    return hashlib.sha256(text.encode()).digest()
 
 
 def _tables(kind: str, path: str, text: str, plugins: Plugins) -> dict[str, Table]:
