@@ -13,9 +13,9 @@ import astra_sim
 import pytest
 from astra_sim import RunError
 from astra_sim.report.details import RunDetails
-from astra_sim.report.spool import SpooledResults
 from astra_sim_explain import compare as compare_module
 from astra_sim_explain.compare import compare
+from astra_sim_explain.spooled import SpooledResults
 from click.testing import CliRunner
 from support import ROOT, figures
 

@@ -89,12 +89,8 @@ def _from_json(text: str, path: str, operation: Collective | None, ranks: int | 
         for text_ in (result.get("experiment_name"), *arguments[:1]) if named is None else ():
             program = re.search(_PROGRAM, str(text_))
             named = named or (operation_of(program[1], where) if program else None)
-        if named is None:
-            raise InputError(f"{path}: the collective is not named; expected --op")
-        if ranks is None:
-            raise InputError(f"{path}: it lists no ranks; expected --ranks")
-        cells = {"ranks": str(ranks), "bytes": str(result.get("size")), "microseconds": str(time["time"]), "nodes": nodes}
-        rows.append(_row(named, cells, where))
+        cells = {"bytes": str(result.get("size")), "microseconds": str(time["time"]), "nodes": nodes}
+        rows.append(_measured(named, ranks, cells, path, where))
     return rows
 
 
@@ -118,22 +114,8 @@ def _from_nccl_tests(
         places = [heading.index(name) for name in _NCCL_NUMBERS if name in heading]
         if len(cells) < len(heading) or not all(_is_number(cells[place]) for place in places):
             raise InputError(f"{where}: {line.strip()!r:.100} is no whole row of nccl-tests; expected {', '.join(heading)}")
-        if operation is None:
-            raise InputError(f"{path}: the collective is not named; expected --op")
-        if ranks is None:
-            raise InputError(f"{path}: it lists no ranks; expected --ranks")
-        rows.append(
-            _row(
-                operation,
-                {
-                    "ranks": str(ranks),
-                    "bytes": cells[heading.index("size")],
-                    "microseconds": cells[heading.index("time")],
-                    "nodes": nodes,
-                },
-                where,
-            )
-        )
+        measured = {"bytes": cells[heading.index("size")], "microseconds": cells[heading.index("time")], "nodes": nodes}
+        rows.append(_measured(operation, ranks, measured, path, where))
     return rows
 
 
@@ -175,6 +157,15 @@ def _is_number(text: str) -> bool:
         return len(text) < 100 and math.isfinite(float(text))
     except ValueError:
         return False
+
+
+def _measured(operation: Collective | None, ranks: int | None, cells: Mapping[str, str], path: str, where: str) -> MeasuredCollective:
+    """A measurement of nccl-tests. Raises InputError if its collective or its ranks are not known."""
+    if operation is None:
+        raise InputError(f"{path}: the collective is not named; expected --op")
+    if ranks is None:
+        raise InputError(f"{path}: it lists no ranks; expected --ranks")
+    return _row(operation, {"ranks": str(ranks), **cells}, where)
 
 
 def _row(operation: Collective, cells: Mapping[str, str], where: str) -> MeasuredCollective:

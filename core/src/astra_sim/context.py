@@ -80,7 +80,7 @@ import attrs
 
 from astra_sim._boundary import call, shown
 from astra_sim.compute import Compute
-from astra_sim.errors import AstraError, PluginError, ScheduleError, located
+from astra_sim.errors import PluginError, ScheduleError, locating
 from astra_sim.fabric import RouteRules
 from astra_sim.graph import Communicate
 from astra_sim.memo import cached
@@ -203,10 +203,8 @@ class Context:
         Raises InputError beginning with `where`.
         """
         provider, options = self.component(kind, spec, where)
-        try:
+        with locating(where):
             return provider.instance_of(options, *arguments)
-        except AstraError as error:
-            raise located(error, where) from None
 
     def algorithm(self, spec: str, where: str) -> Algorithm:
         """The collective algorithm `NAME` or `NAME?key=value`. Raises InputError beginning with `where`."""
@@ -217,15 +215,13 @@ class Context:
         return self._algorithms[spec]
 
 
-@cached("algorithms", 64)
-def _pure_algorithm(provider: Provider, options: Any, platform: Platform | None) -> Algorithm:
-    """An algorithm that is kept from run to run, with its schedules."""
-    return _algorithm(provider, options, platform)
-
-
 def _algorithm(provider: Provider, options: Any, platform: Platform | None) -> Algorithm:
     factory = provider.load_factory()
     more = (*(() if options is None else (options,)), *(() if platform is None else (platform,)))
     make = (lambda request: factory(request, *more)) if more else factory
     declared = provider if isinstance(provider, CollectiveProvider) else CollectiveProvider(provider.name, provider.summary, factory)
     return Algorithm(provider.name, declared.whole_platform, declared.variants, declared.scales, declared.carries_delays, make)
+
+
+_pure_algorithm = cached("algorithms", 64)(_algorithm)
+"""An algorithm that is kept from run to run, with its schedules."""

@@ -33,9 +33,10 @@ What has no effect is a warning:
 
 from __future__ import annotations
 
+import contextlib
 import math
 import warnings
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 __all__ = [
@@ -168,6 +169,15 @@ def located(error: AstraError, where: str) -> AstraError:
     if not isinstance(error, InputError) or str(error).startswith(printable(where)):
         return error
     return reworded(error, f"{where}: {error}")
+
+
+@contextlib.contextmanager
+def locating(where: str) -> Iterator[None]:
+    """Within the block, an InputError gets its place in front of the message, unless it names it already."""
+    try:
+        yield
+    except AstraError as error:
+        raise located(error, where) from None
 
 
 def reworded(error: AstraError, message: str) -> AstraError:

@@ -47,7 +47,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import attrs
 
 from astra_sim._boundary import shown
-from astra_sim.errors import AstraError, InputError, PluginError, located
+from astra_sim.errors import InputError, PluginError, locating
 from astra_sim.limits import MAX_LAYERS
 from astra_sim.options import option, structure
 from astra_sim.setup.specs import component_of
@@ -176,10 +176,8 @@ def describe_model(model: str | Mapping[str, Any], plugins: Plugins, where: str)
         structured = structure(provider.load_options(), options, where)
     else:
         provider, structured = component_of(plugins, "model", model, where)
-    try:
+    with locating(where):
         model_description = provider.instance_of(structured)
-    except AstraError as error:
-        raise located(error, where) from None
     if not isinstance(model_description, ModelDescription):
         raise PluginError(f"{where}: model plugin {provider.name!r} returned {shown(model_description)}, which is not a ModelDescription")
     return model_description

@@ -164,40 +164,14 @@ def structure(cls: type, table: Mapping[str, Any], where: str, others: bool = Fa
     if not isinstance(table, Mapping):
         raise InputError(f"{where}: {table!r} is not a table of options")
     try:
-        return (_of_figures() if others else converter()).structure(table, cls)
+        return _converter(others).structure(table, cls)
     except Exception as error:
         raise InputError(_explain(error, where)) from None
 
 
-@functools.cache
 def converter() -> Any:
     """The strict cattrs converter: no silent conversion between types, no unknown keys."""
-    result = _converter()
-    result.register_structure_hook(int, lambda value, _: _bounded(_integer(value)))
-    result.register_structure_hook(float, lambda value, _: _bounded(_number(value)))
-    result.register_structure_hook_func(attrs.has, lambda value, kind: _table(value, kind, result))
-    return result
-
-
-@functools.cache
-def _of_figures() -> Any:
-    """The converter of tables of figures."""
-    from cattrs.gen import make_dict_structure_fn
-
-    result = _converter()
-    hooks: dict[type, Any] = {}
-
-    def table(value: Any, kind: type) -> Any:
-        if not isinstance(value, Mapping):
-            raise ValueError(f"{value!r} is not a table")
-        if kind not in hooks:
-            hooks[kind] = make_dict_structure_fn(kind, result)
-        return hooks[kind](value, kind)
-
-    result.register_structure_hook(int, lambda value, _: _figure(_integer(value)))
-    result.register_structure_hook(float, lambda value, _: _figure(_number(value)))
-    result.register_structure_hook_func(attrs.has, table)
-    return result
+    return _converter(False)
 
 
 def _figure(value: _Number) -> _Number:
@@ -206,16 +180,21 @@ def _figure(value: _Number) -> _Number:
     return value
 
 
-def _converter() -> Any:
+@functools.cache
+def _converter(of_figures: bool) -> Any:
+    """The converter of tables of options, or of figures."""
     import cattrs
 
-    result = cattrs.Converter()
+    result, limited = cattrs.Converter(), _figure if of_figures else _bounded
+    result.register_structure_hook(int, lambda value, _: limited(_integer(value)))
+    result.register_structure_hook(float, lambda value, _: limited(_number(value)))
     result.register_structure_hook(bool, lambda value, _: _boolean(value))
     result.register_structure_hook(str, lambda value, _: _text(value))
     result.register_structure_hook_func(_is_choice, lambda value, kind: _choice(value, kind, result))
     result.register_structure_hook_func(_is_tuple, lambda value, kind: _tuple(value, kind, result))
     result.register_structure_hook_func(_is_text_or_tuple, lambda value, kind: _text_or_tuple(value, result))
     result.register_structure_hook_func(_is_free_table, lambda value, _: _free_table(value))
+    result.register_structure_hook_func(attrs.has, lambda value, kind: _table(value, kind, of_figures))
     return result
 
 
@@ -357,15 +336,17 @@ def _text_or_tuple(value: Any, structured: Any) -> str | tuple[str, ...]:
 
 
 @functools.cache
-def _table_hook(kind: type) -> Any:
+def _table_hook(kind: type, of_figures: bool = False) -> Any:
     from cattrs.gen import make_dict_structure_fn
 
-    return make_dict_structure_fn(kind, converter(), _cattrs_forbid_extra_keys=True)
+    return make_dict_structure_fn(kind, _converter(of_figures), _cattrs_forbid_extra_keys=not of_figures)
 
 
-def _table(value: Any, kind: type, structured: Any) -> Any:
+def _table(value: Any, kind: type, of_figures: bool) -> Any:
     if not isinstance(value, Mapping):
         raise ValueError(f"{value!r} is not a table")
+    if of_figures:
+        return _table_hook(kind, of_figures)(value, kind)
     renamed = getattr(kind, "renamed_options", None)
     return _shared_options(_with_new_names(value, renamed) if renamed else value, kind)
 

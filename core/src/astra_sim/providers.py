@@ -147,9 +147,7 @@ class Provider:
         return list(examples)
 
 
-@cached("components", 256)
-def _cached_instance(provider: Provider, options: Any, *context: Any) -> Any:
-    return provider.create(options, *context)
+_cached_instance = cached("components", 256)(Provider.create)
 
 
 @attrs.frozen(cache_hash=True)

@@ -32,12 +32,9 @@ def parse_yaml(text: str, path: str, what: str, most: int = MAX_YAML_VALUES) -> 
     which is to be `what`.
     """
     with yaml_root(text, path, what, yaml.SafeLoader) as (loader, node):
-        known: dict[int, int | None] = {}
-        values = _count(node, known, path)
+        values = _count(node, {}, path)
         if values > most:
             raise InputError(f"{path}: {values} values, aliases written out, are too many; expected at most {most}")
-        for mapping in _mappings(node, set()):
-            _check_keys(mapping, path)
         return dict(loader.construct_document(node))
 
 
@@ -72,8 +69,8 @@ def yaml_root(text: str, path: str, what: str, loader_class: Any) -> Iterator[tu
 def _count(node: Any, known: dict[int, int | None], path: str) -> int:
     """The number of values that a YAML node expands to. Those behind aliases and merge keys count wherever they are used.
 
-    `known`: numbers of nodes by identity, None for nodes being counted. Raises InputError if a node contains itself, and for a scalar that
-    is too long.
+    `known`: numbers of nodes by identity, None for nodes being counted. Raises InputError if a node contains itself or a key twice, and
+    for a scalar that is too long.
     """
     if isinstance(node, yaml.ScalarNode):
         if len(node.value) > MAX_YAML_SCALAR:
@@ -82,25 +79,15 @@ def _count(node: Any, known: dict[int, int | None], path: str) -> int:
         return 1
     if id(node) not in known:
         known[id(node)] = None
-        pairs = isinstance(node, yaml.MappingNode)
-        children = [child for pair in node.value for child in pair] if pairs else node.value
+        children = node.value
+        if isinstance(node, yaml.MappingNode):
+            _check_keys(node, path)
+            children = [child for pair in node.value for child in pair]
         known[id(node)] = 1 + sum(_count(child, known, path) for child in children)
     count = known[id(node)]
     if count is None:
         raise InputError(f"{path}:{node.start_mark.line + 1}: a value that contains itself")
     return count
-
-
-def _mappings(node: Any, seen: set[int]) -> Iterator[Any]:
-    """The mappings in a node, each once."""
-    if isinstance(node, yaml.ScalarNode) or id(node) in seen:
-        return
-    seen.add(id(node))
-    pairs = isinstance(node, yaml.MappingNode)
-    if pairs:
-        yield node
-    for child in [part for pair in node.value for part in pair] if pairs else node.value:
-        yield from _mappings(child, seen)
 
 
 def _check_keys(mapping: Any, path: str) -> None:

@@ -114,11 +114,9 @@ class Commands(PluginGroup):
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
         """Commands and experiment files, other files if no command begins so, and the options of `run`."""
-        from click.shell_completion import CompletionItem
-
+        result = super().shell_complete(ctx, incomplete)
         if incomplete.startswith("-"):
-            return super().shell_complete(ctx, incomplete) + run.shell_complete(click.Context(run, parent=ctx), incomplete)
-        result = [CompletionItem(name, help=summary) for name, summary in self.summaries().items() if name.startswith(incomplete)]
+            return result + run.shell_complete(click.Context(run, parent=ctx), incomplete)
         return [*result, *ctx.find_root().obj.files(incomplete, ".toml" if result else "", folders=not result)]
 
     def full_name(self, name: str) -> str:
@@ -312,18 +310,18 @@ def show_(run: str, table: str | None, as_json: bool, as_csv: bool, output: str 
     show_table(run, table, as_json, as_csv, output)
 
 
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
 @astra.group(cls=PluginGroup, invoke_without_command=True)
 @all_option
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@_json_option
 @click.pass_context
 def plugins(ctx: click.Context, every: bool, as_json: bool) -> None:
     """List plugins, show the components of one, or check them."""
     ctx.obj = as_json, every
     if ctx.invoked_subcommand is None:
         _list(as_json, every)
-
-
-_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @plugins.command("list")
@@ -357,8 +355,10 @@ def main() -> None:
     try:
         interrupt_on_sigterm()
         _open_closed_streams()
-        _let_nobody_read_errors()
-        _keep_output()
+        if _is_of_process(sys.stderr, 2):
+            _let_nobody_read_errors()
+        if _is_of_process(sys.stdout, 1):
+            _keep_output()
         if hasattr(sys.stdout, "reconfigure"):
             sys.stdout.reconfigure(errors="replace")
         warnings.showwarning = _show_warning  # type: ignore[assignment]
@@ -450,13 +450,16 @@ def _open_closed_streams() -> None:
             setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
 
 
+def _is_of_process(stream: Any, number: int) -> bool:
+    """Whether a standard stream is that of the process, and not one of a test."""
+    try:
+        return bool(stream.fileno() == number)
+    except (OSError, ValueError):
+        return False
+
+
 def _keep_output() -> None:
     """Keep standard output for commands: output of libraries in C goes to standard error."""
-    try:
-        if sys.stdout.fileno() != 1:
-            return
-    except (OSError, ValueError):
-        return  # a stream of a test
     sys.stdout.flush()
     descriptor = os.dup(1)
     os.dup2(2, 1)
@@ -475,12 +478,7 @@ class _UnreadErrors(io.FileIO):
 
 
 def _let_nobody_read_errors() -> None:
-    """Let standard error take all that is written to it, if it is that of the process."""
-    try:
-        if sys.stderr.fileno() != 2:
-            return
-    except (OSError, ValueError):
-        return  # a stream of a test
+    """Let standard error take all that is written to it."""
     sys.stderr.flush()
     buffer = io.BufferedWriter(_UnreadErrors(2, "w", closefd=False))
     sys.stderr = io.TextIOWrapper(buffer, sys.stderr.encoding, "backslashreplace", line_buffering=True, write_through=True)

@@ -31,22 +31,31 @@ COMPONENTS = {
 _SPEC = "plugin:NAME[?key=value&...] or a file"
 
 
-def component_options(multiple: bool, kinds: Sequence[str] = tuple(COMPONENTS)) -> Callable[[_Command], _Command]:
-    """Give a command an option for each component of some kinds and `--set`; `multiple`: a component may be given several times."""
+def _in_order(*options: Callable[[_Command], _Command]) -> Callable[[_Command], _Command]:
+    """Give a command several options, which its help lists in this order."""
 
     def decorate(command: _Command) -> _Command:
-        several = "Give several to compare them." if multiple else "Repeatable."
-        text = f"Change one option. {several}"
-        command = click.option(
-            "--set", "assignments", metavar="SECTION.KEY=VALUE", multiple=True, help=text, shell_complete=candidates("assignment")
-        )(command)
-        for name in reversed(kinds):
-            text = COMPONENTS[name].format(_SPEC)
-            complete = candidates("component", name)
-            command = click.option(f"--{name}", metavar="S", multiple=multiple, help=text, shell_complete=complete)(command)
+        for option in reversed(options):
+            command = option(command)
         return command
 
     return decorate
+
+
+def component_options(multiple: bool, kinds: Sequence[str] = tuple(COMPONENTS)) -> Callable[[_Command], _Command]:
+    """Give a command an option for each component of some kinds and `--set`; `multiple`: a component may be given several times."""
+    several = "Give several to compare them." if multiple else "Repeatable."
+    text, completes = f"Change one option. {several}", candidates("assignment")
+    components = (
+        click.option(
+            f"--{name}", metavar="S", multiple=multiple, help=COMPONENTS[name].format(_SPEC), shell_complete=candidates("component", name)
+        )
+        for name in kinds
+    )
+    return _in_order(
+        *components,
+        click.option("--set", "assignments", metavar="SECTION.KEY=VALUE", multiple=True, help=text, shell_complete=completes),
+    )
 
 
 def candidates(what: str, *arguments: str) -> Callable[..., Any]:
@@ -71,20 +80,13 @@ def output_options(multiple: bool) -> Callable[[_Command], _Command]:
         explain = "Explain every run, in result.json, for astra report; it takes several runs on some networks."
     output = f"Write result.json and reports{' of all runs' if multiple else ''} there."
     completes = candidates("bare_component", "report")
-    decorators = (
+    return _in_order(
         click.option("-o", "--output", metavar="DIR", type=click.Path(file_okay=False), help=output),
         click.option("--report", "reports", metavar="NAME", multiple=True, help=REPORT_HELP, shell_complete=completes),
         click.option("--series", type=click.Choice(SERIES), default="limited", show_default=True, help=SERIES_HELP),
         click.option("--timeline", metavar="FILE", type=click.Path(dir_okay=False), help=timeline),
         click.option("--explain", is_flag=True, help=explain),
     )
-
-    def decorate(command: _Command) -> _Command:
-        for decorator in reversed(decorators):
-            command = decorator(command)
-        return command
-
-    return decorate
 
 
 def table_options(command: _Command) -> _Command:
@@ -166,9 +168,7 @@ def quiet_option(command: _Command) -> _Command:
 def run_options(command: _Command) -> _Command:
     """Give a command an option for each field of `RunOptions`, with its name, type and help. One that is not given is None."""
     kinds = typing.get_type_hints(RunOptions)
-    for field in reversed(attrs.fields(RunOptions)):
-        command = _run_option(field, kinds[field.name])(command)
-    return command
+    return _in_order(*(_run_option(field, kinds[field.name]) for field in attrs.fields(RunOptions)))(command)
 
 
 def _run_option(field: attrs.Attribute[Any], kind: Any) -> Callable[[_Command], _Command]:

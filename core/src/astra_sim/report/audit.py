@@ -141,8 +141,11 @@ class _Loads:
     def may_exceed(self, phase: PlannedPhase, time_ps: int) -> bool:
         """Whether it is worth while to add up the load of a phase, by the sum of all that it sends."""
         physical = phase.plan.logical.physical
-        if physical is None or not _is_one_hop(self._network.platform.dimensions[physical]):
+        if physical is None:
             return True
+        uniform = uniform_links_of(self._network.platform.dimensions[physical])
+        if uniform is None or uniform.pattern == "ring":
+            return True  # a message may cross several links of NPUs
         return _exceeds(sum(phase.sent.values()), self._bandwidth[physical], time_ps)
 
     def of(self, plan: PhasePlan) -> dict[int, _Load]:
@@ -230,14 +233,14 @@ class _Loads:
 
     def _mean_to(self, peer: Peer, members: Sequence[int], number: int) -> float:
         """The links that a message to a peer crosses, in the mean over all ranks."""
-        key = number, peer
-        if len(members) != self._network.platform.dimensions[number].size or key not in self._hops:
-            ranks = len(members)
-            mean = sum(self._hops_between(members, rank, peer.of(rank, ranks), number) for rank in range(ranks)) / ranks
-            if ranks != self._network.platform.dimensions[number].size:
-                return mean
+        ranks, key = len(members), (number, peer)
+        is_whole = ranks == self._network.platform.dimensions[number].size
+        if is_whole and key in self._hops:
+            return self._hops[key]
+        mean = sum(self._hops_between(members, rank, peer.of(rank, ranks), number) for rank in range(ranks)) / ranks
+        if is_whole:
             self._hops[key] = mean
-        return self._hops[key]
+        return mean
 
     def _hops_between(self, members: Sequence[int], source: int, target: int, number: int) -> int:
         if source == target:
@@ -245,12 +248,6 @@ class _Loads:
         platform = self._network.platform
         ends = (platform.coordinate(members[rank], number) for rank in (source, target))
         return platform.dimensions[number].hops(*ends)
-
-
-def _is_one_hop(dimension: Dimension) -> bool:
-    """Whether a message crosses one link of an NPU, as far as its topology gives it for all: between NPUs, or by one switch."""
-    uniform = uniform_links_of(dimension)
-    return uniform is not None and uniform.pattern != "ring"
 
 
 def _of_phases(components: Components, run: RunRecord, loads: _Loads) -> Iterator[Finding]:
@@ -312,7 +309,8 @@ def _of_dimensions(
         time_ps = sum(each.covered for each in spans) if spans else run_ps
         if not _exceeds(run.payload[number], _bandwidth(dimension), min(time_ps, run_ps)):
             continue
-        sent = [each[number] for each in _loads_of_records(run, loads) if number in each]
+        happened = (loads.of(planned[step].plan) for step in run.phases.records.step)
+        sent = [each[number] for each in happened if number in each]
         under_way_ps = max((load.slowest_ps for load in sent), default=0) * sum(len(each.begins) for each in spans)
         rounded_ps = (sum(load.messages for load in sent) + len(run.sends.operation)) * ROUNDED_PS
         longest_ps = min(time_ps + under_way_ps, run_ps) + rounded_ps
@@ -332,12 +330,6 @@ def _spans_of(components: Components, run: RunRecord, busy: Sequence[Spans], cou
     if sum(counted[place] for place in places) == run.payload[number]:
         return [busy[place] for place in places]
     return busy if sum(counted) == sum(run.payload) else ()
-
-
-def _loads_of_records(run: RunRecord, loads: _Loads) -> Iterator[dict[int, _Load]]:
-    """The load of each phase of NPU 0 that happened."""
-    for step in run.phases.records.step:
-        yield loads.of(run.phases.planned[step].plan)
 
 
 def _of_run(components: Components, run: RunRecord, loads: _Loads) -> Iterator[Finding]:

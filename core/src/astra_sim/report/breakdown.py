@@ -145,48 +145,37 @@ class _Used:
     exposed_ps: int = 0
     bytes: int = 0
 
+    def add(self, other: _Used, times: int = 1) -> None:
+        """Those of as many others as well."""
+        self.count += times * other.count
+        self.ps += times * other.ps
+        self.exposed_ps += times * other.exposed_ps
+        self.bytes += times * other.bytes
+
 
 @attrs.define
-class _Sum:
+class _Sum(_Used):
     """The same of all NPUs, with the keys that share it and how many NPUs there are."""
 
     keys: set[tuple[str, ...]] = attrs.field(factory=set)
     npus: Counter[int] = attrs.field(factory=Counter)
-    count: int = 0
-    ps: int = 0
-    exposed_ps: int = 0
-    bytes: int = 0
-
-    def add(self, key: tuple[str, ...], share: NpuShares, used: _Used) -> None:
-        """The time of an operation on an NPU, and on those that it represents."""
-        times = len(share.members)
-        self.keys.add(key)
-        self.npus[share.members[0]] = times
-        self.count += times * used.count
-        self.ps += times * used.ps
-        self.exposed_ps += times * used.exposed_ps
-        self.bytes += times * used.bytes
-
-    def join(self, other: _Sum) -> None:
-        """Those of another as well."""
-        self.keys |= other.keys
-        self.npus |= other.npus
-        self.count += other.count
-        self.ps += other.ps
-        self.exposed_ps += other.exposed_ps
-        self.bytes += other.bytes
 
 
 def _table(executions: Iterable[tuple[_Key, NpuShares, _Used]], names: Sequence[str], every: bool, with_bytes: bool = False) -> list[Row]:
     """A row for each key, or with not `every` one for keys that differ in numbers alone, and at most MOST_ROWS."""
     sums: dict[tuple[str, ...], _Sum] = defaultdict(_Sum)
     for key, share, used in executions:
-        sums[key if every else tuple(_DIGITS.sub("*", each) for each in key)].add(key, share, used)
+        one = sums[key if every else tuple(_DIGITS.sub("*", each) for each in key)]
+        one.keys.add(key)
+        one.npus[share.members[0]] = len(share.members)
+        one.add(used, len(share.members))
     ordered = sorted(sums.items(), key=lambda item: (-item[1].exposed_ps, -item[1].ps, item[0]))
     if not every and len(ordered) > MOST_ROWS:
         rest = _Sum()
         for _, one in ordered[MOST_ROWS - 1 :]:
-            rest.join(one)
+            rest.keys |= one.keys
+            rest.npus |= one.npus
+            rest.add(one)
         ordered = [*ordered[: MOST_ROWS - 1], ((_OTHERS, *[""] * (len(names) - 1)), rest)]
     rows = []
     for key, one in ordered:

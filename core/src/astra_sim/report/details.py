@@ -25,7 +25,7 @@ from astra_sim.graph import (
 )
 from astra_sim.network import Network
 from astra_sim.report.amounts import to_ns
-from astra_sim.report.labels import POINT_TO_POINT, computes, group_of
+from astra_sim.report.labels import POINT_TO_POINT, computes, group_of, place_of
 from astra_sim.report.network_files import network_files
 from astra_sim.run.record import CarriedMessage, NpuRecord, RunRecord
 
@@ -173,7 +173,8 @@ class RunTimeline:
 
     def __iter__(self) -> Iterator[Interval]:
         record, operations = self._record, self._record.operations
-        described = self._described()
+        rows = operation_rows(operations)
+        described = [self._described(kind) for kind in rows.kinds]
         messages = self._messages()
         sent = dict(zip(record.sends.operation, record.sends.begun_ps, strict=True)) if messages else {}
         for index, operation in enumerate(operations):
@@ -183,7 +184,8 @@ class RunTimeline:
             if isinstance(operation, Composite) or getattr(operation, "idle", False):  # its parts are rows of their own
                 continue
             if end > begin or isinstance(operation, Receive):
-                kind, lane, layer, training_pass, group, size = described(operation)
+                kind, lane, layer, training_pass, group = described[rows.kind_of[index]]
+                size: int | None = getattr(operation, "bytes", None)
                 message = messages.get(index)
                 peer = None if message is None else message[message[0] == self.npu]
                 yield Interval(
@@ -192,21 +194,19 @@ class RunTimeline:
                 )  # fmt: skip
         for phase in record.phases:
             operation = operations[phase.operation]
-            _, _, layer, training_pass, _, _ = described(operation)
-            ranks = phase.plan.logical
-            group = group_of(operation, self._graph, self._group_names, ranks)
+            layer, training_pass = place_of(operation, self._graph)
+            group = group_of(operation, self._graph, self._group_names, phase.plan.logical)
             name = f"{self._graph.layer_of(operation)} chunk {phase.chunk} phase {phase.phase + 1}"
             yield Interval(
                 phase.plan.collective.value, name, lane_of_dimensions(phase.dimensions or (phase.plan.dimension,)),
                 to_ns(phase.started_ps), to_ns(phase.ended_ps), layer, training_pass, group, phase.plan.bytes,
                 phase.operation, phase.chunk, phase.phase,
             )  # fmt: skip
-        kind_of = operation_rows(operations).kind_of
         for index, begun in zip(record.sends.operation, record.sends.begun_ps, strict=True):
-            for dimension in record.sends.sent[kind_of[index]]:
+            for dimension in record.sends.sent[rows.kind_of[index]]:
                 operation = operations[index]
-                _, _, layer, training_pass, group, size = described(operation)
-                name = f"{self._graph.layer_of(operation)} message".strip()
+                _, _, layer, training_pass, group = described[rows.kind_of[index]]
+                name, size = f"{self._graph.layer_of(operation)} message".strip(), getattr(operation, "bytes", None)
                 message = messages.get(index)
                 yield Interval(
                     "message", name, lane_of_dimensions((dimension,)), to_ns(begun), to_ns(record.end_ps[index]), layer, training_pass,
@@ -217,7 +217,7 @@ class RunTimeline:
             sends = carried.source == self.npu
             if not sends and carried.destination != self.npu:
                 continue
-            _, _, layer, training_pass, group, _ = described(carried.operation)
+            _, _, layer, training_pass, group = self._described(carried.operation)
             name = f"{self._graph.layer_of(carried.operation)} chunk {carried.chunk} phase {carried.phase + 1}"
             lane = f"messages {'sent' if sends else 'received'}"
             yield Interval(
@@ -226,32 +226,10 @@ class RunTimeline:
                 carried.destination if sends else carried.source, (carried.source, carried.destination, carried.bytes, -1, number),
             )  # fmt: skip
 
-    def _described(self) -> Callable[[Operation], tuple[str, str, str, str, str, int | None]]:
-        """Kind, lane, layer, pass, group and bytes of an operation; found once for operations that are alike."""
-        known: dict[tuple[Any, ...], tuple[str, str, str, str, str, int | None]] = {}
-        graph, names = self._graph, self._group_names
-
-        def described(operation: Operation) -> tuple[str, str, str, str, str, int | None]:
-            cls = type(operation)
-            size: int | None = getattr(operation, "bytes", None)
-            training_pass = getattr(operation, "training_pass", "") if cls is Communicate or operation.layer >= 0 else ""
-            if isinstance(operation, Communicate):
-                key: tuple[Any, ...] = (
-                    cls, operation.layer, training_pass, operation.collective, operation.dimensions, operation.group, operation.parallelism,
-                )  # fmt: skip
-            elif isinstance(operation, Compute):
-                key = cls, operation.layer, training_pass, operation.unit
-            else:
-                key = cls, operation.layer, training_pass, getattr(operation, "group", "")
-            value = known.get(key)
-            if value is None:
-                kind = operation.collective.value if isinstance(operation, Communicate) else _kind(operation)
-                group = group_of(operation, graph, names)
-                layer = graph.layers[operation.layer] if 0 <= operation.layer < len(graph.layers) else ""
-                value = known[key] = kind, _lane(operation, group), layer, str(training_pass), group, None
-            return (*value[:5], size)
-
-        return described
+    def _described(self, operation: Operation) -> tuple[str, str, str, str, str]:
+        """Kind, lane, layer, pass and group of an operation."""
+        group = group_of(operation, self._graph, self._group_names)
+        return _kind(operation), _lane(operation, group), *place_of(operation, self._graph), group
 
     def _messages(self) -> dict[int, MessageKey]:
         """The messages that operations send and receive, by the place of these. They meet in the order in which they arrive."""
@@ -311,11 +289,8 @@ def _words_of(origin: SegmentOrigin, graph: ExecutionGraph, group_names: Mapping
     operation = origin.operation
     if operation is None:
         return "", "", "", "", ""
-    layer = graph.layers[operation.layer] if 0 <= operation.layer < len(graph.layers) else ""
-    has_pass = isinstance(operation, Communicate) or operation.layer >= 0
-    training_pass = str(getattr(operation, "training_pass", "")) if has_pass else ""
     collective = operation.collective.value if isinstance(operation, Communicate) else ""
-    return graph.layer_of(operation), layer, training_pass, collective, group_of(operation, graph, group_names, origin.ranks)
+    return graph.layer_of(operation), *place_of(operation, graph), collective, group_of(operation, graph, group_names, origin.ranks)
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -472,4 +447,6 @@ def _lane(operation: Operation, group: str) -> str:
 
 def _kind(operation: Operation) -> str:
     """The name of an operation in the timeline."""
+    if isinstance(operation, Communicate):
+        return operation.collective.value
     return "communicate" if isinstance(operation, Compute) and not computes(operation) else type(operation).__name__.lower()

@@ -60,6 +60,13 @@ def group_of(
     return "+".join(dict.fromkeys(graph.dimensions[number].name for number in operation.dimensions if graph.dimensions[number].name))
 
 
+def place_of(operation: Operation, graph: ExecutionGraph) -> tuple[str, str]:
+    """The layer and the training pass of an operation; "" if it has none."""
+    layer = graph.layers[operation.layer] if 0 <= operation.layer < len(graph.layers) else ""
+    has_pass = isinstance(operation, Communicate) or operation.layer >= 0
+    return layer, str(getattr(operation, "training_pass", "")) if has_pass else ""
+
+
 def exposed_rank(graph: ExecutionGraph, groups: Mapping[tuple[int, ...], str]) -> Callable[[Operation], int]:
     """The place of an operation's parallelism among those that the graph wants exposed time to belong to first."""
     order = {name: number for number, name in enumerate(graph.exposed_first)}

@@ -250,18 +250,11 @@ class _Grid:
 
 def _bands(grid: _Grid) -> list[_Band | None]:
     """The bands of columns that a table is shown in: one if they fit, or some of them do; None if its rows become records."""
-    first, *fewer = grid.least_places()
-    whole = grid.fit(first)
-    if whole is not None:
-        return [whole]
-    if not grid.page.every:
-        for places in fewer:
-            band = grid.fit(places)
-            if band is not None:
-                return [band]
-        least = fewer[-1] if fewer else first
-        return [grid.fit(least, SHORTEST)]
-    return _stacked(grid)
+    tries = list(itertools.islice(grid.least_places(), 1 if grid.page.every else None))
+    band = next(filter(None, map(grid.fit, tries)), None)
+    if band is None and grid.page.every:
+        return _stacked(grid)
+    return [band or grid.fit(tries[-1], SHORTEST)]
 
 
 def _stacked(grid: _Grid) -> list[_Band | None]:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 Span = tuple[int, int, int]
 """The interval of an operation (picoseconds), its use, and its number."""
 
-_COMPUTE, _COMMUNICATION = range(2)
+_COMPUTE, _COMMUNICATION, _MEMORY = range(3)
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -154,7 +154,7 @@ def _shares(of_npu: NpuTimes, spans: NpuSpans, rank_of: Callable[[Operation], in
     ranks = [rank_of(kind) for kind in rows.kinds]
     exposed_by: dict[int, int] = defaultdict(int)
     compute = communication = memory = before = 0
-    computing = communicating = accessing = 0
+    active = [0, 0, 0]
     under_way: list[tuple[int, int, int]] = []  # rank, end and number of communication
     edges = [(at, kind, span) for kind, each in enumerate((spans.compute, spans.communication, spans.memory)) for span in each
              for at in span[:2]]  # fmt: skip
@@ -162,25 +162,20 @@ def _shares(of_npu: NpuTimes, spans: NpuSpans, rank_of: Callable[[Operation], in
     for at, kind, span in edges:
         if at > before:
             time, before = at - before, at
-            if communicating:
+            if active[_COMMUNICATION]:
                 communication += time
-            if computing:
+            if active[_COMPUTE]:
                 compute += time
-            elif communicating:
+            elif active[_COMMUNICATION]:
                 while under_way[0][1] < at:
                     heappop(under_way)
                 exposed_by[under_way[0][2]] += time
-            elif accessing:
+            elif active[_MEMORY]:
                 memory += time
         change = 1 if at == span[0] else -1
-        if kind == _COMPUTE:
-            computing += change
-        elif kind == _COMMUNICATION:
-            communicating += change
-            if change > 0:
-                heappush(under_way, (ranks[rows.kind_of[span[2]]], span[1], span[2]))
-        else:
-            accessing += change
+        active[kind] += change
+        if kind == _COMMUNICATION and change > 0:
+            heappush(under_way, (ranks[rows.kind_of[span[2]]], span[1], span[2]))
     finish, exposed = max(of_npu.ended_ps, default=0), sum(exposed_by.values())
     return NpuShares(
         members=of_npu.members,

@@ -15,7 +15,7 @@ from astra_sim._boundary import call
 from astra_sim.engine.columns import Spans
 from astra_sim.engine.interface import PhaseStepRecord, PhaseStepRecords
 from astra_sim.errors import InputError
-from astra_sim.graph import Communicate, Compute, ExecutionGraph, Figure, Operation, Pass, Wait, accounting_dimensions
+from astra_sim.graph import Communicate, Compute, ExecutionGraph, Figure, Pass, Wait, accounting_dimensions
 from astra_sim.report.amounts import to_ns
 from astra_sim.report.audit import Finding, audit
 from astra_sim.report.details import (
@@ -379,18 +379,15 @@ _SINGLE = frozenset((int, float, str, bool))
 
 def _plain(value: Any) -> Any:
     """A copy of figures as tables and lists: the result of `attrs.asdict`, in a fifth of its time."""
-    kind = type(value)
+    kind: Any = type(value)
     if kind in _SINGLE:
         return value
     if kind in (list, tuple):
         return kind([each if type(each) in _SINGLE else _plain(each) for each in value])
     if kind is dict:
         return {key: each if type(each) in _SINGLE else _plain(each) for key, each in value.items()}
-    cls: Any = kind
-    table = {}
-    for name in (names := _names(cls)):
-        each = getattr(value, name)
-        table[name] = each if type(each) in _SINGLE else _plain(each)
+    names = _names(kind)
+    table = {name: each if type(each := getattr(value, name)) in _SINGLE else _plain(each) for name in names}
     return table if names else value
 
 
@@ -474,7 +471,9 @@ def _layers(graph: ExecutionGraph, run: RunRecord) -> list[LayerFigures]:
     sums = [{p: [0, 0, 0] for p in Pass} for _ in graph.layers]
     times, begin_ps, end_ps = run.rows.times, run.begin_ps, run.end_ps
     active = set(run.phases.records.task)  # collectives for which there was something to do
-    for index, operation in enumerate(_operations(graph, run)):
+    rows = run.rows
+    operations = chain(graph.operations, (rows.kinds[kind] for kind in rows.kind_of[len(graph.operations) :]))  # of composites, too
+    for index, operation in enumerate(operations):
         if not 0 <= operation.layer < len(sums) or not isinstance(operation, (Compute, Communicate, Wait)):
             continue
         entry = sums[operation.layer][operation.training_pass]
@@ -491,12 +490,6 @@ def _layers(graph: ExecutionGraph, run: RunRecord) -> list[LayerFigures]:
     delays = _delays(graph, run)
     figures = [[PassFigures(*map(to_ns, entry[p])) for p in Pass] for entry in sums]
     return [LayerFigures(name, *passes, *delay) for name, passes, delay in zip(graph.layers, figures, delays, strict=True)]  # type: ignore[call-arg, arg-type]
-
-
-def _operations(graph: ExecutionGraph, run: RunRecord) -> Iterator[Operation]:
-    """The operations of NPU 0: those of its program, and after them those of its composites, whose dependencies are left out."""
-    rows = run.rows
-    return chain(graph.operations, (rows.kinds[kind] for kind in rows.kind_of[len(graph.operations) :]))
 
 
 def _delays(graph: ExecutionGraph, run: RunRecord) -> list[tuple[list[float], list[float]]]:

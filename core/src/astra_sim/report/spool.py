@@ -1,11 +1,10 @@
-"""Results in files: the large parts of one, or all of those that are over, so that memory does not grow with runs."""
+"""Results in files, so that memory does not grow with runs: of one that is over only the figures are kept."""
 
 from __future__ import annotations
 
-import os
 import pickle
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -91,31 +90,3 @@ class SpooledBusy(Sequence[Spans]):
 def _itself(thing: Any) -> Any:
     """Load the content of a spooled file when it is unpickled."""
     return thing
-
-
-class SpooledResults(Sequence["Result"]):
-    """Results in files of a folder, each read whenever it is asked for, so that memory does not grow with their number."""
-
-    def __init__(self, folder: str) -> None:
-        self._folder = folder
-        self._count = 0
-
-    def append(self, result: Result) -> None:
-        """Put a result behind the others. Raises RunError."""
-        result.spooled(self._path(self._count))
-        self._count += 1
-
-    def __len__(self) -> int:
-        return self._count
-
-    @overload
-    def __getitem__(self, place: int) -> Result: ...
-    @overload
-    def __getitem__(self, place: slice) -> Sequence[Result]: ...
-    def __getitem__(self, place: int | slice) -> Result | Sequence[Result]:
-        if isinstance(place, slice):
-            return [self[each] for each in range(*place.indices(self._count))]
-        return Spool(self._path(range(self._count)[place])).result()
-
-    def _path(self, number: int) -> str:
-        return os.path.join(self._folder, str(number + 1))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from astra_sim._boundary import contain_exits
-from astra_sim.errors import InputError, located
+from astra_sim.errors import InputError, locating
 from astra_sim.files import FileSet
 
 if TYPE_CHECKING:
@@ -187,10 +187,8 @@ def _in_lines(value: Any, margin: str = "") -> str:
 
 def _create(provider: Provider, options: Any, runs: Sequence[Result], folder: ReportFolder) -> None:
     """Let a report write its files, about results of its own. Raises InputError, which names the report."""
-    try:
+    with locating(folder.author):
         provider.create(options, [run.copied() for run in runs], folder)
-    except InputError as error:
-        raise located(error, folder.author) from None
 
 
 def write_reports(

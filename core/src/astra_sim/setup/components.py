@@ -13,7 +13,7 @@ from astra_sim._boundary import COUNT, call, checked, contain_exits, shown
 from astra_sim.compute import Compute, NpuPs, Variation
 from astra_sim.context import Context
 from astra_sim.engine.interface import EngineType
-from astra_sim.errors import AstraError, InputError, PluginError, RunError, located, reworded, warn
+from astra_sim.errors import AstraError, InputError, PluginError, RunError, located, locating, reworded, warn
 from astra_sim.fabric import RouteRules
 from astra_sim.files import Table
 from astra_sim.graph import ExecutionGraph, check_graph, chooses_algorithms
@@ -49,10 +49,8 @@ class PluginSection(ValueObject):
 
     def instance_of(self, *context: Any) -> Any:
         """The component that its factory makes. Raises InputError."""
-        try:
+        with locating(self.where):
             return self.provider.create(self.options, *context)
-        except AstraError as error:
-            raise located(error, self.where) from None
 
     def figures(self, result: Any, platform: Platform) -> Mapping[str, Any]:
         """The figures of an account. Raises InputError."""
@@ -298,10 +296,8 @@ class _Maker:
         name = table.get("plugin", DEFAULTS[kind])
         if not isinstance(name, str):
             raise InputError(f"{where}: plugin is {name!r}, not a name")
-        try:
+        with locating(where):
             return self.plugins.get(kind, str(name))
-        except PluginError as error:
-            raise located(error, where) from None
 
     def warn_of_left_out(self) -> None:
         """Warn if the platform's file has a network of the chosen plugin with other options, which are not used."""
@@ -343,10 +339,8 @@ class _Maker:
     def _placed(self, model: Compute, asked: str, *arguments: Any) -> Compute:
         """The model that a model gives for a platform or a workload."""
         what = f"compute {type(model).__name__}: {asked}"
-        try:
+        with locating(self.experiment.where("compute")):
             placed = call(what, getattr(model, asked), *arguments)
-        except AstraError as error:
-            raise located(error, self.experiment.where("compute")) from None
         if not isinstance(placed, Compute):
             raise PluginError(f"{what} returned {shown(placed)}, which is not a compute model")
         checked(placed)
@@ -407,10 +401,8 @@ def build_platform(experiment: Experiment, plugins: Plugins) -> Platform:
         tuple(dimensions), results.get("name", name), results.get("device", device), whole.physical if whole is not None else None
     )
     if logical is not None:
-        try:
+        with locating(where):
             platform = with_logical_dimensions(platform.wired(), logical)
-        except InputError as error:
-            raise located(error, where) from None
     return platform if without is None else without_parts(platform, without, f"{where}: without")
 
 
@@ -478,10 +470,8 @@ def _text(value: Any, where: str) -> str:
 def _part(part: Any, where: str, plugins: Plugins) -> Sequence[Dimension] | _Assembled:
     """The dimensions of a table: usually one."""
     provider, options = _part_options(part, where, plugins)
-    try:
+    with locating(where):
         dimensions = provider.instance_of(options)
-    except AstraError as error:
-        raise located(error, where) from None
     if isinstance(dimensions, Preset):
         return _Assembled(dimensions, dimensions_of(dimensions, where, plugins))
     if not isinstance(dimensions, (list, tuple)) or not dimensions or not all(isinstance(dimension, Dimension) for dimension in dimensions):
@@ -509,8 +499,6 @@ def _part_options(part: Any, where: str, plugins: Plugins) -> tuple[Any, Any]:
     topology = options.pop("topology", None)
     if not isinstance(topology, str):
         raise InputError(f"{where}: topology is missing" if topology is None else f"{where}: topology is {topology!r}, not a name")
-    try:
+    with locating(where):
         provider = plugins.get("platform", str(topology))
         return provider, options_of(provider, options, where)
-    except AstraError as error:
-        raise located(error, where) from None

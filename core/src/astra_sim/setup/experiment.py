@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -66,10 +65,8 @@ class Experiment:
 
     def copied(self) -> Experiment:
         """A copy, of which a change leaves this one as it is."""
-        experiment = copy.copy(self)
-        experiment.sections, experiment.run, experiment.origin = dict(self.sections), dict(self.run), dict(self.origin)
-        experiment.plugin_sections = dict(self.plugin_sections)
-        return experiment
+        tables: Any = {name: dict(getattr(self, name)) for name in ("sections", "run", "origin", "plugin_sections")}
+        return attrs.evolve(self, **tables)
 
     def take(self, other: Experiment) -> None:
         """Take over the sections of another experiment."""
@@ -91,17 +88,13 @@ class Experiment:
                 self.left_out = sections.get("network") if kind == "platform" else None
             for section, table in sections.items() if kind != "platform" else [("platform", sections["platform"])]:
                 if section == "platform" and set(table) == {"logical_dims"}:
-                    table = {**self._platform(), **table}  # of the platform that the network's file has named
+                    known = self.sections.get("platform", {})  # the platform that the network's file has named
+                    table = {**(known if isinstance(known, Mapping) else {}), **table}
                 self.sections[section] = table
                 self.origin[section] = os.fspath(value) if isinstance(value, (str, os.PathLike)) else where or kind
         else:
             self.sections[kind] = value
             self.origin[kind] = f"{kind} object"
-
-    def _platform(self) -> Mapping[str, Any]:
-        """The table of the platform so far."""
-        table = self.sections.get("platform", {})
-        return table if isinstance(table, Mapping) else {}
 
     def choose(self, key: str, value: Any, base: str = "") -> None:
         """Set an option of the section `run`; groups may be the path of their file. Raises InputError."""

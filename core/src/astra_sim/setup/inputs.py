@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
@@ -118,25 +119,32 @@ def _with_paths(document: Table, convert: Any) -> Table:
     sections: dict[str, dict[str, str]] = {}
     for each in known:
         sections.setdefault(str(each.get("option")).partition(".")[0], {})[each["path"]] = convert(each["path"])
-    changed = {section: _replaced(experiment[section], paths) for section, paths in sections.items() if section in experiment}
+    changed = {
+        section: each_text(experiment[section], partial(_replaced, paths)) for section, paths in sections.items() if section in experiment
+    }
     converted = [{**each, "path": convert(each["path"])} for each in known]
     return {**document, "experiment": {**experiment, **changed}, "inputs": converted}
 
 
-def _replaced(value: Any, paths: Mapping[str, str]) -> Any:
-    """A value in which texts that are paths, or name them as `name?key=path`, have others."""
+def _replaced(paths: Mapping[str, str], text: str) -> str:
+    """The text, with others for paths: that of a path, or of those in `name?key=path`."""
+    if text in paths:
+        return paths[text]
+    name, mark, query = text.partition("?")
+    if not mark:
+        return text
+    parts = [part.partition("=") for part in query.split("&")]
+    return name + mark + "&".join(key + equals + paths.get(path, path) for key, equals, path in parts)
+
+
+def each_text(value: Any, change: Callable[[str], Any]) -> Any:
+    """A value with each text in it changed: of a list, or under the keys of a table."""
     if isinstance(value, str):
-        if value in paths:
-            return paths[value]
-        name, mark, query = value.partition("?")
-        if not mark:
-            return value
-        parts = [part.partition("=") for part in query.split("&")]
-        return name + mark + "&".join(key + equals + paths.get(path, path) for key, equals, path in parts)
+        return change(value)
     if isinstance(value, Mapping):
-        return {key: _replaced(each, paths) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_replaced(each, paths) for each in value]
+        return {key: each_text(each, change) for key, each in value.items()}
+    if isinstance(value, Sequence):
+        return [each_text(each, change) for each in value]
     return value
 
 

@@ -21,7 +21,7 @@ from astra_sim.options import Typed
 from astra_sim.providers import options_of
 from astra_sim.setup.engines import engine_name
 from astra_sim.setup.experiment import DEFAULTS, SECTIONS, Experiment
-from astra_sim.setup.inputs import InputFiles, changed_inputs, input_files
+from astra_sim.setup.inputs import InputFiles, changed_inputs, each_text, input_files
 from astra_sim.setup.plugins import Plugins
 from astra_sim.setup.sources import binary_digests, source_digests
 from astra_sim.setup.specs import PREFIX, parse_spec, sizes_of
@@ -54,8 +54,8 @@ class Provenance:
     _folder: str
     _inputs: Sequence[InputFiles]
     _time: float
-    _taken: Mapping[str, Any] = attrs.field(factory=dict)
-    _offered: Mapping[str, Any] = attrs.field(factory=dict)
+    _taken: Mapping[str, Any]
+    _offered: Mapping[str, Any]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return KnownProvenance, (self.origin,)
@@ -86,11 +86,7 @@ class KnownProvenance:
 
 
 def provenance(
-    experiment: Experiment,
-    plugins: Plugins,
-    options: Mapping[str, Any],
-    taken: Mapping[str, Any] | None = None,
-    offered: Mapping[str, Any] | None = None,
+    experiment: Experiment, plugins: Plugins, options: Mapping[str, Any], taken: Mapping[str, Any], offered: Mapping[str, Any]
 ) -> Provenance:
     """The provenance of a run that is made now, of components with these options; for `taken` and `offered` see `Provenance`."""
     try:
@@ -106,8 +102,8 @@ def provenance(
         folder=folder,
         inputs=inputs,
         time=time.time(),
-        taken=taken or {},
-        offered=offered or {},
+        taken=taken,
+        offered=offered,
     )
 
 
@@ -312,7 +308,7 @@ class _Resolver:
                     yield from self.paths(value, f"{where}.{name}")
                 continue
             texts: list[str] = []
-            _each_text(value, texts.append)
+            each_text(value, texts.append)
             for text in texts:
                 if metadata.get("specs"):
                     yield from ((f"{where}.{name}", path) for path in self._paths_of_spec(metadata["specs"], text))
@@ -361,7 +357,7 @@ class _Resolver:
         """A value with absolute paths, according to the field's metadata."""
         self.named += 1
         if metadata.get("specs"):
-            return _each_text(value, lambda spec: self._spec(metadata["specs"], spec))
+            return each_text(value, lambda spec: self._spec(metadata["specs"], spec))
         if metadata.get("path") and isinstance(value, str):
             return self._absolute(value, metadata["path"])
         return value
@@ -412,17 +408,6 @@ def _fields(cls: Any) -> list[tuple[str, Any, Mapping[str, Any] | None]]:
         names_files = field.metadata.get("path") or field.metadata.get("specs")
         result.append((field.name, default, field.metadata if names_files else None))
     return result
-
-
-def _each_text(value: Any, change: Any) -> Any:
-    """A value with each text in it changed: of a list, or under the keys of a table."""
-    if isinstance(value, str):
-        return change(value)
-    if isinstance(value, Mapping):
-        return {key: _each_text(each, change) for key, each in value.items()}
-    if isinstance(value, Sequence):
-        return [_each_text(each, change) for each in value]
-    return value
 
 
 def _untyped(text: Typed) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -74,10 +75,8 @@ class SlowNpus(ValueObject):
         edges = sorted({edge for each in windows for edge in (each.begin, each.end) if edge is not None and edge > start_ps})
         now, left = Fraction(start_ps), Fraction(duration_ps)
         for edge in (*edges, None):
-            factor = Fraction(1)
-            for each in windows:
-                if each.begin <= now and (each.end is None or now < each.end):
-                    factor *= each.factor
+            now_within = (each for each in windows if each.begin <= now and (each.end is None or now < each.end))
+            factor = math.prod((each.factor for each in now_within), start=Fraction(1))
             if edge is None or now + left * factor <= edge:
                 return round(now + left * factor) - start_ps
             left -= (edge - now) / factor

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from astra_sim.errors import InputError, PluginError, located
+from astra_sim.errors import InputError, PluginError, locating
 from astra_sim.files import ReadTexts, Table, is_whole, parse_json, parse_toml, read_text
 from astra_sim.memo import Cache
 from astra_sim.options import Typed
@@ -34,11 +34,9 @@ def parse_spec(spec: str) -> Table:
 
 def component_of(plugins: Plugins, kind: str, spec: str, where: str) -> tuple[Provider, Any]:
     """The provider and options of a component that `NAME` or `NAME?key=value` names. Raises InputError."""
-    try:
+    with locating(where):
         table = parse_spec(PREFIX + spec.removeprefix(PREFIX))
         provider: Provider = plugins.get(kind, table.pop("plugin"))
-    except InputError as error:
-        raise located(error, where) from None
     return provider, options_of(provider, table, where)
 
 

@@ -26,9 +26,11 @@ from astra_sim.commands import (
 )
 from astra_sim.display import Reports, amount, output_options, run_options, say_findings, scalar_figures
 from astra_sim.errors import printable
-from astra_sim.experiments import SECTIONS, Change, Grid, SpooledResults, assigned, changed, row_of
+from astra_sim.experiments import SECTIONS, Change, Grid, assigned, changed, row_of
 from astra_sim.graph import Figure
 from astra_sim.results import flat_row
+
+from astra_sim_explain.spooled import SpooledResults
 
 MAX_RUNS = 10_000
 _PREFIX = "plugin:"
