@@ -7,13 +7,13 @@ import gc
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import attrs
 
 from astra_sim._boundary import contain_exits
 from astra_sim.errors import InputError, PluginError, RunError
-from astra_sim.network import Network, RefiningNetwork
+from astra_sim.network import RefiningNetwork
 from astra_sim.providers import Provider
 from astra_sim.report.result import Result, add_account, make_result
 from astra_sim.run.record import RunRecord
@@ -78,14 +78,6 @@ def simulate(
     and the result is faster than the wires allow (`Result.audit`).
     """
     started = time.perf_counter()
-    components = {
-        "workload": workload,
-        "system": system,
-        "platform": platform,
-        "network": network,
-        "compute": compute,
-        "memory": memory,
-    }
     options = _table(run) | _set_options(
         passes=passes,
         compute_scale=compute_scale,
@@ -111,15 +103,18 @@ def simulate(
     result = Experiment() if experiment is None else experiment
     result.check()
     result = result.copied()
-    for kind in SECTIONS:
-        if components[kind] is not None:
-            result.use(kind, components[kind], plugins, where=kind)
+    for kind, component in zip(SECTIONS, (workload, system, network, platform, compute, memory), strict=True):
+        if component is not None:
+            result.use(kind, component, plugins, where=kind)
     for name, value in options.items():
         result.choose(name, value)
     for assignment in set:
         result.set(assignment)
     with _without_collection():
-        explainer = _explainer(result, plugins, explain, progress) if explain else None
+        explainer = None
+        if explain:
+            provider_and_options = component_of(plugins, "explainer", str(_EXPLAINERS.get(explain, explain)), "explain")
+            explainer = Explainer(*provider_and_options, result, plugins, progress)
         return run_components(
             build(result, plugins),
             run_name or result.name or "run",
@@ -162,15 +157,7 @@ _EXPLAINERS = {True: _EXPLAINER, "path": f"{_EXPLAINER}?reruns=false", "ranges":
 """The explainer that `explain` names, with its options."""
 
 
-def _explainer(experiment: Experiment, plugins: Plugins, explain: bool | str, progress: Callable[[int, int], None] | None) -> Explainer:
-    """The function that explains a run. Raises InputError if no such explainer is installed."""
-    spec = _EXPLAINERS.get(explain, explain)
-    assert isinstance(spec, str)
-    return Explainer(*component_of(plugins, "explainer", spec, "explain"), experiment, plugins, progress)
-
-
-@attrs.frozen(eq=False, repr=False)
-class Explainer:
+class Explainer(NamedTuple):
     """An explainer with its options, for one run of an experiment."""
 
     provider: Provider
@@ -178,10 +165,6 @@ class Explainer:
     experiment: Experiment
     plugins: Plugins
     progress: Callable[[int, int], None] | None = None
-
-    def empty_network(self, components: Components) -> Network | None:
-        """A network like that of the run, on which nothing was sent."""
-        return make_network(self.experiment, self.plugins, components.platform)
 
     def explain(self, name: str, components: Components, record: RunRecord) -> Any:
         """The explanation of a run that has kept its path. Raises PluginError if it is none."""
@@ -214,7 +197,7 @@ def run_components(
         symmetry=components.run.symmetry,
         engine=components.engine,
         progress=progress,
-        explain=None if explainer is None else Explain(lambda: explainer.empty_network(components)),
+        explain=None if explainer is None else Explain(lambda: make_network(explainer.experiment, explainer.plugins, components.platform)),
         timelines=timelines,
         npu_times=npu_times or bool(components.accounts),
         npu_ps=components.npu_ps,

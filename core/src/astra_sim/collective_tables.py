@@ -8,8 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-
-import attrs
+from typing import NamedTuple
 
 from astra_sim.errors import InputError, suggestion, warn_of_unknown
 from astra_sim.files import csv_table, is_whole, parse_json
@@ -25,8 +24,7 @@ _NCCL_NUMBERS = ("size", "count", "time", "algbw", "busbw")
 """Columns that hold numbers. A line with as many numbers is a row, even if one of them is damaged."""
 
 
-@attrs.frozen
-class MeasuredCollective:
+class MeasuredCollective(NamedTuple):
     """A collective that was measured; `nodes` is the number of its hosts, None if unknown."""
 
     operation: Collective
@@ -176,10 +174,7 @@ def _row(operation: Collective, cells: Mapping[str, str], where: str) -> Measure
         if not is_whole(text) or not least <= int(text) < 1 << 62:
             raise InputError(f"{where}: {name} is {text!r}; expected a whole number of at least {least}")
         numbers[name] = int(text)
-    try:
-        time = float(cells["microseconds"])
-    except ValueError:
-        time = 0.0
+    time = float(cells["microseconds"]) if _is_number(cells["microseconds"]) else 0.0
     if not 0 < time < _LONGEST_US:
         raise InputError(f"{where}: microseconds is {cells['microseconds']!r}; expected a number above 0")
     nodes = cells.get("nodes", "").strip()

@@ -383,9 +383,9 @@ class ReadTexts:
     def __exit__(self, *_: object) -> None:
         _recorders[:] = [each for each in _recorders if each is not self]
 
-    def note(self, path: str, content: bytes | None) -> None:
+    def note(self, path: str, data: bytes | None) -> None:
         """Take note of a file, with a digest of its content, or None if it cannot be read."""
-        self._contents.setdefault((path, os.path.abspath(path)), content)
+        self._contents.setdefault((path, os.path.abspath(path)), None if data is None else _digest(data))
 
     def are_the_same(self) -> bool:
         """Whether they all still have the noted content."""
@@ -404,10 +404,8 @@ class ReadTexts:
 
 
 def _note_content(path: str, data: bytes | None) -> None:
-    if _recorders:
-        content = None if data is None else _digest(data)
-        for recorder in _recorders:
-            recorder.note(path, content)
+    for recorder in _recorders:
+        recorder.note(path, data)
 
 
 _LONGEST_KEPT = 1 << 16
@@ -479,13 +477,11 @@ class FileSet:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         with _Undisturbed():
-            if error is None:
-                try:
+            try:
+                if error is None:
                     self._rename()
                     self._discard.detach()
-                finally:
-                    self._discard()
-            else:
+            finally:
                 self._discard()
 
     def make_folder(self, path: FilePath) -> None:

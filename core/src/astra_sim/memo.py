@@ -79,7 +79,7 @@ class Cache(Generic[K, V]):
         self._statistics = CacheStatistics()
         self._is_on = True
         if name:
-            _register(name, self)
+            _caches[name] = self
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -96,9 +96,7 @@ class Cache(Generic[K, V]):
 
     def add(self, key: K, value: V, size: int = 1) -> None:
         """Keep the value of a key that it does not have, unless the key cannot be hashed."""
-        if size > self._largest or not self._is_on or not is_hashable(key):
-            return
-        if key in self._entries:
+        if size > self._largest or not self._is_on or not is_hashable(key) or key in self._entries:
             return
         while self._entries and self._size + size > self._most:
             self._size -= self._entries.pop(next(iter(self._entries)))[1]
@@ -155,7 +153,7 @@ class ObjectCaches(Generic[K, V]):
         self._statistics = CacheStatistics()
         self._is_on = True
         if name:
-            _register(name, self)
+            _caches[name] = self
 
     def of(self, owner: object) -> Cache[K, V]:
         """The cache of an object. One that may equal another, since its class defines equality, gets an empty cache each time."""
@@ -188,11 +186,7 @@ class ObjectCaches(Generic[K, V]):
 
 
 _caches: dict[str, Cache[Any, Any] | ObjectCaches[Any, Any]] = {}
-
-
-def _register(name: str, cache: Cache[Any, Any] | ObjectCaches[Any, Any]) -> None:
-    """Make a cache known by its name. A module that is loaded again, as plugin files are, takes the place of its earlier self."""
-    _caches[name] = cache
+"""By name. A cache of a module that is loaded again, as plugin files are, takes the place of its earlier self."""
 
 
 def cached(name: str, most: int) -> Callable[[Callable[P, V]], Callable[P, V]]:

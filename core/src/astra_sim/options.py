@@ -25,14 +25,13 @@ import math
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import attrs
 
 from astra_sim._deprecation import deprecated
 from astra_sim.errors import InputError, in_figures, suggestion
 from astra_sim.memo import Cache, is_hashable
-from astra_sim.value_objects import ValueObject
 
 __all__ = [
     "option",
@@ -102,8 +101,7 @@ def _check_value(name: str, value: Any, metadata: Mapping[str, Any]) -> None:
         raise ValueError(f"{name} is {value!r}; expected more than {metadata['above']}")
 
 
-@attrs.frozen(eq=False, repr=False)
-class OptionInfo(ValueObject):
+class OptionInfo(NamedTuple):
     """An option as `astra plugins show` prints it."""
 
     name: str
@@ -415,9 +413,8 @@ def _explain(error: BaseException, where: str) -> str:
         absent = [str(each.args[0]) for each in error.exceptions if isinstance(each, KeyError)]
         # A misspelt key explains a missing one, so it is reported first.
         inner = min(error.exceptions, key=lambda e: not isinstance(e, ForbiddenExtraKeysError))
-        names = [note.name for note in getattr(inner, "__notes__", ()) if hasattr(note, "name")]
-        if isinstance(inner, KeyError):
-            names = []
+        notes = () if isinstance(inner, KeyError) else getattr(inner, "__notes__", ())
+        names = [note.name for note in notes if hasattr(note, "name")]
         where, error = ": ".join([where, *names]), inner
     if isinstance(error, ForbiddenExtraKeysError):
         known = [field.name for field in attrs.fields(error.cl)]

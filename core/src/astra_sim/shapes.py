@@ -294,13 +294,20 @@ class Attention(ValueObject):
         return sum(gemm.count_bytes(element_bytes) for gemm in self.gemms) + self.score_bytes(element_bytes)
 
 
+class _InBytes(ValueObject):
+    """A kernel that is counted in bytes alone."""
+
+    __slots__ = ()
+
+    element_type: ClassVar[None] = None
+    operations: ClassVar[int] = 0
+
+
 @attrs.frozen(eq=False, repr=False)
-class Elementwise(ValueObject):
+class Elementwise(_InBytes):
     """A kernel that is bound by memory: norms, activations, residual sums, transposes, gathers. Counted in bytes alone."""
 
     kind: ClassVar[str] = "elementwise"
-    element_type: ClassVar[None] = None
-    operations: ClassVar[int] = 0
     read_bytes: int = option(0, minimum=0, help="bytes that are read", unit="bytes")
     write_bytes: int = option(0, minimum=0, help="bytes that are written", unit="bytes")
 
@@ -310,12 +317,10 @@ class Elementwise(ValueObject):
 
 
 @attrs.frozen(eq=False, repr=False)
-class Cast(ValueObject):
+class Cast(_InBytes):
     """A change of element type, such as to FP8 before a product. Counted in bytes alone."""
 
     kind: ClassVar[str] = "cast"
-    element_type: ClassVar[None] = None
-    operations: ClassVar[int] = 0
     elements: int = option(minimum=1, help="elements")
     batch: int = option(1, minimum=1, help="number of casts, each of all elements and by a kernel of its own")
     from_type: str = option("bf16", choices=tuple(ELEMENT_BYTES), help="type that is read")
@@ -329,12 +334,10 @@ class Cast(ValueObject):
 
 
 @attrs.frozen(eq=False, repr=False)
-class OptimizerStep(ValueObject):
+class OptimizerStep(_InBytes):
     """The kernels of an optimizer step. Counted in bytes alone."""
 
     kind: ClassVar[str] = "optimizer_step"
-    element_type: ClassVar[None] = None
-    operations: ClassVar[int] = 0
     parameters: int = option(minimum=1, help="parameters that this NPU updates")
     bytes_per_parameter: float = option(
         58.0, above=0, help="traffic of a parameter: 58 Adam with fp16 and loss scaling (Megatron), about 46 with bf16", unit="bytes"

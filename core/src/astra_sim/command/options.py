@@ -177,8 +177,6 @@ def _run_option(field: attrs.Attribute[Any], kind: Any) -> Callable[[_Command], 
     text = f"{words[:1].upper()}{words[1:]}."
     if kind is bool:
         return click.option(f"--{name}/--no-{name}", default=None, help=text)
-    if field.metadata["choices"]:
-        return click.option(f"--{name}", type=click.Choice(field.metadata["choices"]), help=text)
     if kind in (int, float):
         return click.option(f"--{name}", type=kind, help=text)
     if kind is str:

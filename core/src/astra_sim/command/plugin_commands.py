@@ -36,7 +36,7 @@ def show_components(names: Sequence[str], as_json: bool) -> None:
     described = []
     for kind, component in plugins.named(names):
         entry: dict[str, Any] = _row(plugins, kind, component)
-        entry["options"] = [attrs.asdict(o) for o in describe_options(component.load_options())] if isinstance(component, Provider) else []
+        entry["options"] = [o._asdict() for o in describe_options(component.load_options())] if isinstance(component, Provider) else []
         described.append(entry)
     if as_json:
         say_json(described)

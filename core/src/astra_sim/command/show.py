@@ -67,12 +67,8 @@ def _print(rows: Rows, text: str = "") -> None:
     """Print rows below their headings, all columns; that called `text` may take several lines."""
     names = columns_of(rows)
     columns = [Column(name, "text" if name == text else _kind([row.get(name) for row in rows])) for name in names]
-    Screen(every=True).table(Table(columns, [[_cell(row.get(name)) for name in names] for row in rows]))
+    Screen(every=True).table(Table(columns, [["-" if row.get(name) in (None, "") else str(row[name]) for name in names] for row in rows]))
 
 
 def _kind(values: list[Any]) -> Kind:
     return "number" if any(isinstance(value, (int, float)) for value in values) else "word"
-
-
-def _cell(value: Any) -> str:
-    return "-" if value in (None, "") else str(value)

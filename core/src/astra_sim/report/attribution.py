@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-
-import attrs
+from typing import NamedTuple
 
 from astra_sim.graph import ExecutionGraph, Receive, operation_rows
 from astra_sim.report.labels import exposed_rank
 from astra_sim.report.npu_shares import NpuShares, shares_of
 from astra_sim.run.npu_times import NpuTimes
 from astra_sim.run.record import NpuRecord
-from astra_sim.value_objects import ValueObject
 
 MOST_OPERATIONS = 50_000
 """Operations of which shares are computed unasked: some tenths of a second."""
@@ -21,8 +19,7 @@ LayerPass = tuple[int, str]
 """A layer by number (-1: none), and a pass of it ("": none)."""
 
 
-@attrs.frozen(eq=False, repr=False)
-class Attribution(ValueObject):
+class Attribution(NamedTuple):
     """The time of NPU 0 in the run by use (picoseconds): compute, exposed communication, memory; the rest is idle.
 
     The exposed time of each layer and pass is in `exposed_by`, whose sum is `exposed_ps`.

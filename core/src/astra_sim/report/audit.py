@@ -106,10 +106,8 @@ def audit(
         findings += _of_phases(components, run, loads)
         findings += _of_dimensions(components, run, busy, counted, loads)
     worst: dict[tuple[int, str], Finding] = {}
-    for finding in findings:
-        place = finding.dimension if finding.dimension is not None else -1, finding.topology
-        if place not in worst or finding.ratio > worst[place].ratio:
-            worst[place] = finding
+    for finding in sorted(findings, key=lambda finding: -finding.ratio):
+        worst.setdefault((-1 if finding.dimension is None else finding.dimension, finding.topology), finding)
     return [worst[place] for place in sorted(worst)]
 
 

@@ -17,11 +17,10 @@ import attrs
 
 from astra_sim.files import is_whole
 from astra_sim.graph import Communicate, Compute, ExecutionGraph, Operation, Send, operation_rows
-from astra_sim.network import LinkLoad, Network
+from astra_sim.network import LinkLoad
 from astra_sim.report.amounts import to_ns
 from astra_sim.report.attribution import MOST_OPERATIONS
 from astra_sim.report.labels import computes, exposed_rank, group_of, kind_name
-from astra_sim.report.network_files import link_loads
 from astra_sim.report.npu_shares import NpuShares, shares_of
 from astra_sim.run.npu_times import NpuTimes
 
@@ -39,7 +38,10 @@ _DIGITS = re.compile(r"\d+")
 
 @attrs.frozen(eq=False, slots=False)
 class Breakdown:
-    """The tables of a run: the time of the NPUs by use, and the loads of the links of its network."""
+    """The tables of a run: the time of the NPUs by use, and the loads of the links of its network.
+
+    `group_names` are those of communicator groups by their members.
+    """
 
     times: Sequence[NpuTimes]
     platform_npus: int
@@ -106,7 +108,7 @@ class Breakdown:
             keys, rows = known[id(share.operations)], operation_rows(share.operations)
             sizes = [kind.bytes if isinstance(kind, (Communicate, Send)) else 0 for kind in rows.kinds]
             used: dict[_Key, _Used] = defaultdict(_Used)
-            for begin, end, operation in chain(share.spans.compute, share.spans.communication, share.spans.memory):
+            for begin, end, operation in chain(*share.spans):
                 one = used[keys[operation]]
                 one.count += 1
                 one.ps += end - begin
@@ -222,8 +224,3 @@ def _mean(rows: Sequence[Row]) -> Row:
     count = sum(row["count"] for row in rows)
     times = {name: sum(row[name] * row["count"] for row in rows) / count for name in _NPU_TIMES}
     return {"npus": f"{_OTHERS} (mean)", "count": count, **times}
-
-
-def breakdown(graph: ExecutionGraph, times: Sequence[NpuTimes], network: Network, names: Mapping[tuple[int, ...], str]) -> Breakdown:
-    """The breakdown of a run on a network, of the times of its NPUs; `names` are those of communicator groups by their members."""
-    return Breakdown(times, network.platform.npus, link_loads(network), graph, names)

@@ -26,7 +26,7 @@ from astra_sim.graph import (
 from astra_sim.network import Network
 from astra_sim.report.amounts import to_ns
 from astra_sim.report.labels import POINT_TO_POINT, computes, group_of, place_of
-from astra_sim.report.network_files import network_files
+from astra_sim.report.network_files import link_loads, network_files
 from astra_sim.run.record import CarriedMessage, NpuRecord, RunRecord
 
 if TYPE_CHECKING:
@@ -375,9 +375,10 @@ class RunDetails:
         """The times of all NPUs by use; None if the run has not kept them."""
         if self._run.npu_times is None:
             return None
-        from astra_sim.report.breakdown import breakdown  # which a run without these tables does not need
+        from astra_sim.report.breakdown import Breakdown  # which a run without these tables does not need
 
-        return breakdown(self._graph, self._run.npu_times, self._backend, self._group_names)
+        npus, links = self._backend.platform.npus, link_loads(self._backend)
+        return Breakdown(self._run.npu_times, npus, links, self._graph, self._group_names)
 
     @functools.cached_property
     def attribution(self) -> Attribution | None:
@@ -393,20 +394,16 @@ class RunDetails:
     @property
     def unit_times(self) -> list[UnitTimes] | None:
         """The busy time of the units of all NPUs; None if it was not requested."""
-        if self._run.npu_times is None:
-            return None
         from astra_sim.report.unit_times import unit_times
 
-        return unit_times(self._run.npu_times)
+        return None if self._run.npu_times is None else unit_times(self._run.npu_times)
 
     @property
     def operation_times(self) -> list[OperationTimes] | None:
         """When all NPUs did their operations; None if that was not asked for."""
-        if self._run.npu_times is None:
-            return None
         from astra_sim.report.unit_times import operation_times
 
-        return operation_times(self._run.npu_times)
+        return None if self._run.npu_times is None else operation_times(self._run.npu_times)
 
     @property
     def npu_end_ps(self) -> Sequence[int]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator, Sequence
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import attrs
 
@@ -28,8 +28,7 @@ _TEXT = 20
 _GAP = 2
 
 
-@attrs.frozen(eq=False, repr=False)
-class Column(ValueObject):
+class Column(NamedTuple):
     """A column of a table. Units belong into its heading, which may have several lines, so that its cells are plain numbers.
 
     If the screen is narrow, columns of the highest `rank` are left out first, and those of rank 0 stay. A `number` is aligned to the right
@@ -53,8 +52,7 @@ class Table(ValueObject):
     indent: int = 0
 
 
-@attrs.frozen(eq=False, repr=False)
-class Page:
+class Page(NamedTuple):
     """The layout of a table: characters of a line (None: no limit), whether all columns are wanted, and signs to draw with.
 
     `rule` underlines headings; with an empty one they have no line.
@@ -66,8 +64,7 @@ class Page:
     rule: str = ""
 
 
-@attrs.frozen(eq=False, repr=False)
-class Line(ValueObject):
+class Line(NamedTuple):
     """A line of text, which a terminal may show as a heading."""
 
     text: str
@@ -90,9 +87,8 @@ def lay_out(table: Table, page: Page) -> list[Line]:
         if number:
             lines.append(Line(""))
         lines += grid.lines(band)
-        left_out = (
-            [] if page.every else [_without_unit(column.heading) for place, column in enumerate(table.columns) if place not in band.places]
-        )
+        if not page.every:
+            left_out = [_without_unit(column.heading) for place, column in enumerate(table.columns) if place not in band.places]
     indent = " " * table.indent
     if left_out and table.headed:
         lines += [Line(text) for text in wrapped(f"left out: {', '.join(left_out)} (--all, or a wider screen)", page.width, indent)]
@@ -141,8 +137,7 @@ def _can_go(name: str, start: int, end: int) -> bool:
     return re.search(r"\d[.,]?$", name[max(0, start - 2) : start]) is None and re.match(r"[.,]?\d", name[end:]) is None
 
 
-@attrs.frozen(eq=False, repr=False)
-class _Band:
+class _Band(NamedTuple):
     """Columns shown side by side: their places in the table, their widths, lines of their headings, and the gap between them."""
 
     places: tuple[int, ...]
@@ -234,13 +229,10 @@ class _Grid:
         return True
 
     def _cell(self, text: str, place: int, width: int) -> list[str]:
-        match self.table.columns[place].kind:
-            case "text":
-                return wrapped(text, width)
-            case "name":
-                return [shortened(text, width, self.page.ellipsis)]
-            case _:
-                return [text]
+        kind = self.table.columns[place].kind
+        if kind == "text":
+            return wrapped(text, width)
+        return [shortened(text, width, self.page.ellipsis) if kind == "name" else text]
 
     def _joined_cells(self, band: _Band, texts: Sequence[str]) -> str:
         numbers = [self.table.columns[place].kind == "number" for place in band.places]

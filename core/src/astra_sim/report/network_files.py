@@ -18,16 +18,12 @@ def network_files(network: Network) -> dict[str, str]:
     if not isinstance(network, EventNetwork):
         return {}
     loads = link_loads(network)
-    return {**({LINKS_FILE: links_csv(loads)} if loads else {}), **call("reports of the network", network.reports)}
+    from astra_sim.files import csv_lines
+
+    links = {LINKS_FILE: "".join(csv_lines([LinkLoad._fields, *loads]))} if loads else {}  # unknown values are empty
+    return {**links, **call("reports of the network", network.reports)}
 
 
 def link_loads(network: Network) -> Sequence[LinkLoad]:
     """The loads of the links of a network; none if it knows none."""
     return call(f"network {type(network).__name__}: links", network.links) if isinstance(network, EventNetwork) else ()
-
-
-def links_csv(loads: Sequence[LinkLoad]) -> str:
-    """A table of loads, with the fields of `LinkLoad` as its header. Unknown values are empty."""
-    from astra_sim.files import csv_lines
-
-    return "".join(csv_lines([LinkLoad._fields, *loads]))

@@ -15,9 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from heapq import heappop, heappush
 from itertools import repeat
 from operator import itemgetter
-from typing import TYPE_CHECKING
-
-import attrs
+from typing import TYPE_CHECKING, NamedTuple
 
 from astra_sim.errors import InputError
 from astra_sim.graph import Communicate, Compute, MemoryAccess, Operation, Receive, Send, operation_rows, peer_of
@@ -35,17 +33,15 @@ Span = tuple[int, int, int]
 _COMPUTE, _COMMUNICATION, _MEMORY = range(3)
 
 
-@attrs.frozen(eq=False, repr=False)
-class NpuSpans:
+class NpuSpans(NamedTuple):
     """The intervals of an NPU, by use."""
 
-    compute: list[Span] = attrs.field(factory=list)
-    communication: list[Span] = attrs.field(factory=list)
-    memory: list[Span] = attrs.field(factory=list)
+    compute: list[Span]
+    communication: list[Span]
+    memory: list[Span]
 
 
-@attrs.frozen(eq=False, repr=False)
-class NpuShares:
+class NpuShares(NamedTuple):
     """The time by use of an NPU that represents `members`, until it has finished (picoseconds).
 
     `communication_ps` is hidden or exposed. `exposed_by` names the operation of exposed time.
@@ -67,8 +63,7 @@ class NpuShares:
         return self.finish_ps - self.compute_ps - self.exposed_ps - self.memory_ps
 
 
-@attrs.frozen(eq=False, repr=False)
-class NpuUses:
+class NpuUses(NamedTuple):
     """The times (begin and end, ns) in which NPUs that do the same compute, communicate and access memory. Those of one use may overlap."""
 
     npus: Sequence[int]
@@ -79,8 +74,7 @@ class NpuUses:
     @classmethod
     def of(cls, shares: NpuShares) -> NpuUses:
         """Those of the intervals of `shares`."""
-        uses = shares.spans.compute, shares.spans.communication, shares.spans.memory
-        return cls(shares.members, *([(to_ns(begin), to_ns(end)) for begin, end, _ in spans] for spans in uses))
+        return cls(shares.members, *([(to_ns(begin), to_ns(end)) for begin, end, _ in spans] for spans in shares.spans))
 
 
 def npu_uses(result: Result) -> list[NpuUses]:
@@ -110,13 +104,13 @@ def shares_of(
         key = id(of_npu.operations), *moments, tuple(arriving.items())
         if key not in known:
             known[key] = _shares(of_npu, _spans(of_npu, arriving), rank_of)
-        shares.append(attrs.evolve(known[key], members=of_npu.members))
+        shares.append(known[key]._replace(members=of_npu.members))
     return shares
 
 
 def _spans(of_npu: NpuTimes, arriving: Mapping[int, tuple[int, int]]) -> NpuSpans:
     """The intervals of an NPU with their times, without those of zero length."""
-    npu_spans, rows = NpuSpans(), operation_rows(of_npu.operations)
+    npu_spans, rows = NpuSpans([], [], []), operation_rows(of_npu.operations)
     sent = dict(zip(of_npu.sends, of_npu.sent_ps, strict=True))
     times = repeat(-1) if rows.times is None else rows.times
     where = [_where(kind, npu_spans) for kind in rows.kinds]
@@ -156,8 +150,7 @@ def _shares(of_npu: NpuTimes, spans: NpuSpans, rank_of: Callable[[Operation], in
     compute = communication = memory = before = 0
     active = [0, 0, 0]
     under_way: list[tuple[int, int, int]] = []  # rank, end and number of communication
-    edges = [(at, kind, span) for kind, each in enumerate((spans.compute, spans.communication, spans.memory)) for span in each
-             for at in span[:2]]  # fmt: skip
+    edges = [(at, kind, span) for kind, each in enumerate(spans) for span in each for at in span[:2]]
     edges.sort(key=itemgetter(0))
     for at, kind, span in edges:
         if at > before:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-
-import attrs
-
-from astra_sim.value_objects import ValueObject
+from typing import NamedTuple
 
 FEWEST = 3
 """Repetitions from which on layers are folded."""
@@ -17,8 +14,7 @@ _TRIED = 64
 """Lengths of a block that are tried, at each of its layers."""
 
 
-@attrs.frozen(eq=False, repr=False)
-class Folded(ValueObject):
+class Folded(NamedTuple):
     """A layer that repeats: its places among all layers, in order, and its title."""
 
     label: str

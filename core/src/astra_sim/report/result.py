@@ -190,8 +190,7 @@ class Result(RunFigures):
     @property
     def inputs(self) -> list[dict[str, Any]]:
         """The files that options of the experiment name: `option`, `path`, number of `files`, `bytes`, and `sha256` of their content."""
-        deepcopy: list[dict[str, Any]] = copy.deepcopy(_origin(self).inputs)
-        return deepcopy
+        return copy.deepcopy(_origin(self).inputs)
 
     @property
     def invocation(self) -> dict[str, Any]:
@@ -492,27 +491,28 @@ def _layers(graph: ExecutionGraph, run: RunRecord) -> list[LayerFigures]:
     return [LayerFigures(name, *passes, *delay) for name, passes, delay in zip(graph.layers, figures, delays, strict=True)]  # type: ignore[call-arg, arg-type]
 
 
+_Waits = list[tuple[list[int], list[float]]]
+"""Of each phase of a collective the waits of its chunks, and the mean delays of their messages."""
+
+
 def _delays(graph: ExecutionGraph, run: RunRecord) -> list[tuple[list[float], list[float]]]:
     """Per layer, the mean queueing and network delay of each phase: first over a collective's chunks, then over all collectives.
 
     A phase that a collective does not have counts as one without delay. So the means of a layer's phases add up to the mean over its
     collectives of their total waits.
     """
-    by_operation: dict[int, list[tuple[list[int], list[float]]]] = {}  # waits of chunks in a phase, and the mean delay of their messages
+    by_operation: dict[int, _Waits] = {}
     places = [phase.phase for phase in run.phases.planned]
     costs = [phase.cost for phase in run.phases.planned]
     known = [cost.delay_sum / cost.received if cost is not None and cost.received else 0.0 for cost in costs]
-    last = None
     for task, step, queued, started, _, delay_sum, received in run.phases.records:
-        if task != last:
-            last, phases = task, by_operation.setdefault(task, [])
-        place = places[step]
+        phases, place = by_operation.setdefault(task, []), places[step]
         if place == len(phases):
             phases.append(([], []))
         waits, delays = phases[place]
         waits.append(started - queued)
         delays.append(known[step] if costs[step] is not None or not received else delay_sum / received)
-    by_layer: dict[int, list[list[tuple[list[int], list[float]]]]] = {}
+    by_layer: dict[int, list[_Waits]] = {}
     rows = run.rows
     for operation, phases in by_operation.items():
         kind = rows.kinds[rows.kind_of[operation]]

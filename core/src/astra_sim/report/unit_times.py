@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
-from typing import Any
-
-import attrs
+from typing import Any, NamedTuple
 
 from astra_sim.graph import Communicate, Compute, MemoryAccess, Operation, Receive, Send, Unit, operation_rows
 from astra_sim.report.amounts import to_ns
@@ -18,8 +16,7 @@ from astra_sim.rows import Rows
 from astra_sim.run.npu_times import NpuTimes
 
 
-@attrs.frozen
-class UnitTimes:
+class UnitTimes(NamedTuple):
     """The busy time of the units of NPUs until they have finished (nanoseconds); None: the unit was not used.
 
     `npus` do the same at the same times.
@@ -33,8 +30,7 @@ class UnitTimes:
     memory_ns: float | None = None
 
 
-@attrs.frozen(eq=False, repr=False)
-class OperationTimes:
+class OperationTimes(NamedTuple):
     """When NPUs that do the same at the same times do each operation of their program, in nanoseconds.
 
     `operations` holds the places of the operations in the program, without those that do nothing; `begin_ns` is when each was issued.

@@ -35,11 +35,9 @@ from astra_sim.setup.run_options import RunOptions
 from astra_sim.setup.slow_npus import npu_times
 from astra_sim.setup.specs import component_of, sizes_of
 from astra_sim.system import System
-from astra_sim.value_objects import ValueObject
 
 
-@attrs.frozen(eq=False, repr=False)
-class PluginSection(ValueObject):
+class PluginSection(NamedTuple):
     """A section of an experiment for a plugin: the kind of its component, the options, and its name in errors."""
 
     kind: str
@@ -94,8 +92,6 @@ def build(experiment: Experiment, plugins: Plugins) -> Components:
     run = experiment.run_options()
     engine = find_engine(run.engine, plugins, f"{experiment.where('run')}: engine")
     sections = _plugin_sections(experiment, plugins)
-    if "workload" not in experiment.sections:
-        raise InputError("no workload is given (--workload FILE or plugin:NAME, or an experiment file)")
     names: dict[str, str] = {}
     maker = _Maker(experiment, plugins, names)
     for kind in DEFAULTS:
@@ -151,7 +147,7 @@ def build(experiment: Experiment, plugins: Plugins) -> Components:
     graph = maker.instance("workload", ExecutionGraph)
     taken: Table = {}
     if graph is None:
-        taken = maker.taken_defaults(compute, context)
+        taken = taken_defaults(maker.provider("workload"), maker.table("workload"), compute, context)
         graph = maker.make("workload", ExecutionGraph, context, defaults=taken)
     try:
         check_graph(graph, platform.npus)
@@ -189,13 +185,18 @@ def build(experiment: Experiment, plugins: Plugins) -> Components:
 
 
 def _plugin_sections(experiment: Experiment, plugins: Plugins) -> list[PluginSection]:
-    """The sections of an experiment that are of plugins, in the order in which plugins list them. Raises InputError."""
+    """The sections of an experiment that are of plugins, in the order in which plugins list them.
+
+    Raises InputError, also if there is no workload.
+    """
     plugin_sections = []
     for kind in SECTION_KINDS if experiment.plugin_sections else ():
         for name in plugins.components(kind):
             if name in experiment.plugin_sections:
                 provider, where = plugins.get(kind, name), experiment.where(name)
                 plugin_sections.append(PluginSection(kind, provider, options_of(provider, experiment.plugin_sections[name], where), where))
+    if "workload" not in experiment.sections:
+        raise InputError("no workload is given (--workload FILE or plugin:NAME, or an experiment file)")
     return plugin_sections
 
 
@@ -224,12 +225,10 @@ def check_options(experiment: Experiment, plugins: Plugins) -> None:
     """Raise InputError if a component is unknown or has no such option, or a value is not one of the option's, without making any."""
     experiment.run_options()
     _plugin_sections(experiment, plugins)
-    if "workload" not in experiment.sections:
-        raise InputError("no workload is given (--workload FILE or plugin:NAME, or an experiment file)")
     maker = _Maker(experiment, plugins, {})
     for kind in DEFAULTS:
-        if kind != "platform":
-            maker.check(kind)
+        if kind != "platform" and (provider := maker.provider(kind)) is not None:
+            options_of(provider, maker.table(kind), experiment.where(kind))
     table = experiment.sections.get("platform")
     if isinstance(table, Mapping):
         where = experiment.where("platform")
@@ -315,12 +314,6 @@ class _Maker:
                 f" {', '.join(others)} (--set gives them, or the file as --network)"
             )
 
-    def check(self, kind: str) -> None:
-        """Raise InputError if a section's table names an unknown plugin, or has an option that it does not have."""
-        provider = self.provider(kind)
-        if provider is not None:
-            options_of(provider, self.table(kind), self.experiment.where(kind))
-
     def table(self, kind: str) -> Table:
         """A section's table without the name of its plugin."""
         table: Table = dict(self.experiment.sections.get(kind, {}))
@@ -345,10 +338,6 @@ class _Maker:
             raise PluginError(f"{what} returned {shown(placed)}, which is not a compute model")
         checked(placed)
         return placed
-
-    def taken_defaults(self, compute: Compute, context: Context) -> Table:
-        """The options that the workload takes from the compute model."""
-        return taken_defaults(self.provider("workload"), self.table("workload"), compute, context)
 
     def make(self, kind: str, classes: Any, *context: Any, defaults: Mapping[str, Any] | None = None) -> Any:
         """The component that a section's table describes, with `defaults` for absent options."""
@@ -392,11 +381,11 @@ def build_platform(experiment: Experiment, plugins: Plugins) -> Platform:
     without = table.pop("without", None)
     results, logical, parts = _described(table, where)
     structured = [_part(part, f"{where}: dimension {number}", plugins) for number, part in enumerate(parts)]
-    presets = [part for part in structured if isinstance(part, _Assembled)]
-    dimensions = [dimension for part in structured for dimension in (part.dimensions if isinstance(part, _Assembled) else part)]
-    whole = presets[0].preset if len(structured) == len(presets) == 1 else None
+    presets = [preset for preset, _ in structured if preset is not None]
+    dimensions = [dimension for _, each in structured for dimension in each]
+    whole = presets[0] if len(structured) == len(presets) == 1 else None
     name = whole.name if whole is not None else ""
-    device = next((part.preset.device for part in presets), "")
+    device = next((preset.device for preset in presets), "")
     platform = Platform(
         tuple(dimensions), results.get("name", name), results.get("device", device), whole.physical if whole is not None else None
     )
@@ -439,26 +428,19 @@ def build_compute(experiment: Experiment, plugins: Plugins, platform: Platform |
 def workload_options(experiment: Experiment, plugins: Plugins, compute: Compute, context: Context) -> Any:
     """The options of an experiment's workload, with those that it takes from the compute model. Raises InputError."""
     maker = _Maker(experiment, plugins, {})
-    table = with_defaults(maker.table("workload"), maker.taken_defaults(compute, context))
-    return options_of(maker.provider("workload"), table, experiment.where("workload"))
+    provider, table = maker.provider("workload"), maker.table("workload")
+    return options_of(provider, with_defaults(table, taken_defaults(provider, table, compute, context)), experiment.where("workload"))
 
 
 def dimensions_of(preset: Preset, where: str, plugins: Plugins) -> Sequence[Dimension]:
     """The dimensions of a preset. Raises InputError, naming `where`, PluginError if it names no topology."""
     dimensions: list[Dimension] = []
     for table in preset.dimensions:
-        part = _part(table, where, plugins)
-        if isinstance(part, _Assembled):
-            raise PluginError(f"{where}: preset {preset.name!r} is made of preset {part.preset.name!r}; expected topologies")
+        inner, part = _part(table, where, plugins)
+        if inner is not None:
+            raise PluginError(f"{where}: preset {preset.name!r} is made of preset {inner.name!r}; expected topologies")
         dimensions += part
     return dimensions
-
-
-class _Assembled(NamedTuple):
-    """A preset and its dimensions."""
-
-    preset: Preset
-    dimensions: Sequence[Dimension]
 
 
 def _text(value: Any, where: str) -> str:
@@ -467,18 +449,18 @@ def _text(value: Any, where: str) -> str:
     return str(value)
 
 
-def _part(part: Any, where: str, plugins: Plugins) -> Sequence[Dimension] | _Assembled:
-    """The dimensions of a table: usually one."""
+def _part(part: Any, where: str, plugins: Plugins) -> tuple[Preset | None, Sequence[Dimension]]:
+    """The dimensions of a table, usually one, and the preset that has them, if it names one."""
     provider, options = _part_options(part, where, plugins)
     with locating(where):
         dimensions = provider.instance_of(options)
     if isinstance(dimensions, Preset):
-        return _Assembled(dimensions, dimensions_of(dimensions, where, plugins))
+        return dimensions, dimensions_of(dimensions, where, plugins)
     if not isinstance(dimensions, (list, tuple)) or not dimensions or not all(isinstance(dimension, Dimension) for dimension in dimensions):
         raise PluginError(f"{where}: platform plugin {provider.name!r} returned {shown(dimensions)}, which is not a list of dimensions")
     for dimension in dimensions:
         _check_topology(dimension.topology, f"{where}: platform plugin {provider.name!r}: topology {dimension.topology.name!r}")
-    return dimensions
+    return None, dimensions
 
 
 def _check_topology(topology: Topology, what: str) -> None:

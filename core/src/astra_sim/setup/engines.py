@@ -42,7 +42,9 @@ def compiled_engine(plugins: Plugins | None = None) -> EngineType | None:
     """The compiled engine; None if its package is absent, broken, or of another version than the kernel: of these it warns once."""
     plugins = plugins or shared_plugins()
     if COMPILED not in plugins.components("engine"):
-        _warn_of_broken(plugins)
+        for info in plugins.infos():
+            if info.distribution == _COMPILED_PACKAGE and info.error is not None:  # it is installed, and cannot be imported
+                _warn_once(f"{_COMPILED_PACKAGE} cannot be used ({info.error}); the engine in Python runs instead")
         return None
     problem = _mismatch(plugins)
     if problem is None:
@@ -89,13 +91,6 @@ def _mismatch(plugins: Plugins) -> str | None:
     if info is None or info.distribution != _COMPILED_PACKAGE or info.version == VERSION:
         return None
     return f"{_COMPILED_PACKAGE} has version {info.version}, and astra-sim-core {VERSION}; expected the same"
-
-
-def _warn_of_broken(plugins: Plugins) -> None:
-    """Warn of a package of the compiled engine that is installed and cannot be imported."""
-    for info in plugins.infos():
-        if info.distribution == _COMPILED_PACKAGE and info.error is not None:
-            _warn_once(f"{_COMPILED_PACKAGE} cannot be used ({info.error}); the engine in Python runs instead")
 
 
 @functools.cache

@@ -44,11 +44,9 @@ def _read() -> list[EntryPoint]:
     """The entry points as the metadata of packages has them."""
     import importlib.metadata
 
-    result = []
-    for entry in importlib.metadata.entry_points().select(group=GROUP):
-        distribution, version = (entry.dist.name, entry.dist.version) if entry.dist else ("?", "?")
-        result.append(EntryPoint(entry.name, entry.value, distribution, version))
-    return sorted(result, key=lambda entry: (entry.name, entry.value))
+    entries = sorted(importlib.metadata.entry_points().select(group=GROUP), key=lambda entry: (entry.name, entry.value))
+    sources = ((entry.dist.name, entry.dist.version) if entry.dist else ("?", "?") for entry in entries)
+    return [EntryPoint(entry.name, entry.value, *source) for entry, source in zip(entries, sources, strict=True)]
 
 
 def _installed() -> str | None:

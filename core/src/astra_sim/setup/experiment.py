@@ -173,7 +173,14 @@ def load_experiment(path: str | os.PathLike[str], plugins: Plugins | None = None
     if not isinstance(file, str):
         raise InputError(f"{path!r} is not an Experiment or the path of its file")
     if is_result(file):
-        return _of_result(file)
+        file, runs = read_results(file)
+        if len(runs) != 1:
+            names = ", ".join(repr(run.get("run_name")) for run in runs[:5])
+            raise InputError(
+                f"{file} holds {len(runs)} runs ({names}{', ...' if len(runs) > 5 else ''}); expected the result of one"
+                " (astra rerun --run NAME runs one of them again)"
+            )
+        return experiment_of(runs[0], file)
     return experiment_from(parse_toml(read_text(file), file), file, plugins)
 
 
@@ -207,13 +214,15 @@ _OTHER_FILES = {
 
 def _read_others(experiment: Experiment, table: Table, file: str, plugins: Plugins) -> None:
     """Take over the sections of plugins, and `run`. Raises InputError if no plugin adds one of that name, or one is no table."""
-    own = ("name", "run", *SECTIONS)
+    known = ("name", "run", *SECTIONS)
     for key, section in table.items():
-        if key in own:
+        if key in known:
             continue
         names = plugin_section_names(plugins)
         if key not in names:
-            hint = next(filter(None, (plugins.install_hint(kind, key) for kind in SECTION_KINDS)), None) or suggestion(key, (*own, *names))
+            hint = next(filter(None, (plugins.install_hint(kind, key) for kind in SECTION_KINDS)), None) or suggestion(
+                key, (*known, *names)
+            )
             raise InputError(f"{file}: unknown key {key!r}; {_OTHER_FILES.get(key, hint)}")
         if not isinstance(section, dict):
             raise InputError(f"{file}: {key} is {section!r}; expected a table")
@@ -224,18 +233,6 @@ def _read_others(experiment: Experiment, table: Table, file: str, plugins: Plugi
         raise InputError(f"{file}: run is {run!r}, not a table")
     experiment.run = dict(run)
     experiment.origin["run"] = f"{file}: run"
-
-
-def _of_result(path: str) -> Experiment:
-    """The experiment of a result. Raises InputError if it cannot be run again."""
-    file, runs = read_results(path)
-    if len(runs) != 1:
-        names = ", ".join(repr(run.get("run_name")) for run in runs[:5])
-        raise InputError(
-            f"{file} holds {len(runs)} runs ({names}{', ...' if len(runs) > 5 else ''}); expected the result of one"
-            " (astra rerun --run NAME runs one of them again)"
-        )
-    return experiment_of(runs[0], file)
 
 
 def experiment_of(run: Table, file: str) -> Experiment:

@@ -6,20 +6,16 @@ import glob
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
-
-import attrs
+from typing import Any, NamedTuple
 
 from astra_sim.files import Table, note_input
 from astra_sim.memo import cached
-from astra_sim.value_objects import ValueObject
 
 LISTED = 64
 """Inputs of more files have one digest for all of them, so that a result of thousands of traces stays small."""
 
 
-@attrs.frozen(eq=False, repr=False)
-class FileState(ValueObject):
+class FileState(NamedTuple):
     """A file as it was at an instant. Its digest is computed when it is asked for."""
 
     path: str
@@ -33,8 +29,7 @@ class FileState(ValueObject):
         return _digest_of(self) if _state(self.path) == self else None
 
 
-@attrs.frozen(eq=False, repr=False)
-class InputFiles(ValueObject):
+class InputFiles(NamedTuple):
     """The files of an option: `option` is its section and name, `path` an absolute path, or how the names of the files begin."""
 
     option: str
@@ -75,9 +70,7 @@ def changed_inputs(recorded: Sequence[Any], current: Iterable[Table]) -> list[st
             continue
         option, path = str(before.get("option")), str(before.get("path"))
         value = now.get((option, path))
-        if value is None:
-            continue
-        if before.get("sha256") is not None and before["sha256"] != value["sha256"]:
+        if value is not None and before.get("sha256") is not None and before["sha256"] != value["sha256"]:
             lines.append(f"{option}: {path}: {_difference(before, value)}")
     return lines
 

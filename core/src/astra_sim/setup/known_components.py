@@ -9,13 +9,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-
-def _shipped() -> dict[tuple[str, str], str]:
-    with open(os.path.join(os.path.dirname(__file__), "shipped.txt"), encoding="utf-8") as file:
-        return {(kind, name): package for package, kind, name in (line.rstrip("\n").split(" ", 2) for line in file)}
-
-
-_KNOWN = _shipped()
+with open(os.path.join(os.path.dirname(__file__), "shipped.txt"), encoding="utf-8") as _file:
+    _KNOWN = {(kind, name): package for package, kind, name in (line.rstrip("\n").split(" ", 2) for line in _file)}
 """The package of each component, by kind and name."""
 
 BUILT_IN = frozenset(_KNOWN.values())

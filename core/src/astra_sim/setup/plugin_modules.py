@@ -228,15 +228,12 @@ def frames(problem: BaseException) -> str:
     part: traceback.TracebackException | None = from_exception
     count = 0
     while part is not None:
-        part.stack = traceback.StackSummary.from_list([frame for frame in part.stack if not _is_machinery(frame.filename)])
+        part.stack = traceback.StackSummary.from_list([frame for frame in part.stack if not frame.filename.startswith(_MACHINERY)])
         count += len(part.stack)
         part = part.__cause__ or part.__context__
     return "".join(from_exception.format()) if count or isinstance(problem, SyntaxError) else ""
 
 
-_FILES = (__file__, os.path.join(os.path.dirname(__file__), "plugins.py"))
-
-
-def _is_machinery(file: str) -> bool:
-    packages = os.path.dirname(importlib.__file__), os.path.dirname(pluggy.__file__)
-    return file in _FILES or file.startswith("<frozen importlib") or os.path.dirname(file).startswith(packages)
+_PACKAGES = (os.path.join(os.path.dirname(file), "") for file in (importlib.__file__, pluggy.__file__))
+_MACHINERY = (__file__, os.path.join(os.path.dirname(__file__), "plugins.py"), "<frozen importlib", *_PACKAGES)
+"""How the names of files that hold no code of a plugin begin."""

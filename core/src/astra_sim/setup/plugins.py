@@ -7,9 +7,8 @@ import functools
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-import attrs
 import pluggy
 
 from astra_sim._boundary import describe_exception
@@ -20,8 +19,7 @@ from astra_sim.setup.plugin_files import PluginChoice
 from astra_sim.setup.plugin_modules import KINDS, PluginInfo, PluginModules, frames, normal
 
 
-@attrs.frozen(eq=False, repr=False)
-class _Offer:
+class _Offer(NamedTuple):
     """A component and the plugin that offers it, with the name behind the @ of `NAME@DISTRIBUTION`."""
 
     component: Any
@@ -184,13 +182,12 @@ class Plugins:
                     raise PluginError(f"{component!r} is not a {expected.__name__}")
                 if not isinstance(component.name, str) or not isinstance(component.summary, str):
                     raise PluginError(f"{component!r} has a name or a summary that is not text")
-        except PluginError as problem:
-            self._modules.report(implementation.plugin_name, f"{KINDS[kind]}: {problem}", "")
-            return []
         except KeyboardInterrupt:
             raise
         except BaseException as problem:
-            self._modules.report(implementation.plugin_name, f"{KINDS[kind]}: {describe_exception(problem)}", frames(problem))
+            is_ours = isinstance(problem, PluginError)
+            error, details = (str(problem), "") if is_ours else (describe_exception(problem), frames(problem))
+            self._modules.report(implementation.plugin_name, f"{KINDS[kind]}: {error}", details)
             return []
         return answer
 

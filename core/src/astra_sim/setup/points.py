@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import attrs
 
@@ -42,8 +42,7 @@ class Grid:
         return number
 
 
-@attrs.frozen
-class Change:
+class Change(NamedTuple):
     """A change of an experiment by a point: the section or option `key`, and its value.
 
     A section takes plugin:NAME, a path or a table; or an experiment, whose sections have been read for it. `where` begins error messages.

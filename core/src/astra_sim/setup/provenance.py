@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import enum
 import functools
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 
 import attrs
 
+from astra_sim._version import VERSION
 from astra_sim.errors import AstraError
 from astra_sim.files import Table
 from astra_sim.memo import Cache, is_hashable
@@ -78,8 +80,7 @@ class Provenance:
         return changed_inputs(self._experiment.inputs, self.origin.inputs) if self._experiment.inputs else []
 
 
-@attrs.frozen(eq=False, repr=False)
-class KnownProvenance:
+class KnownProvenance(NamedTuple):
     """Provenance that was worked out before."""
 
     origin: Origin
@@ -148,7 +149,7 @@ def versions(plugins: Plugins, engine: str, edited: bool = False) -> Table:
     if edited:
         _sources.cache_clear()
     return {
-        "astra": _version(_KERNEL),
+        "astra": VERSION,
         "python": platform.python_version(),
         "engine": engine_name(engine, plugins),
         "plugins": {info.distribution: info.version for info in plugins.infos() if info.module},
@@ -177,13 +178,6 @@ def _modules(plugins: Plugins) -> tuple[tuple[str, tuple[str, ...]], ...]:
 def _sources(modules: tuple[tuple[str, tuple[str, ...]], ...]) -> dict[str, str]:
     """The digests of the code that this process has loaded: no cache of `memo`, for files that changed since do not count."""
     return source_digests(dict(modules))
-
-
-@functools.cache
-def _version(distribution: str) -> str:
-    import importlib.metadata
-
-    return importlib.metadata.version(distribution)
 
 
 def version_differences(recorded: Mapping[str, Any], now: Mapping[str, Any], names: Sequence[str] = ("recorded", "now")) -> list[str]:
@@ -412,12 +406,9 @@ def _fields(cls: Any) -> list[tuple[str, Any, Mapping[str, Any] | None]]:
 
 def _untyped(text: Typed) -> Any:
     """The value of an option without a type, parsed as JSON: a number or true or false if it reads as one."""
-    known: dict[str, Any] = {"true": True, "false": False}
-    if text.lower() in known:
-        return known[text.lower()]
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
     for convert in (int, float):
-        try:
+        with contextlib.suppress(ValueError):
             return convert(text)
-        except ValueError:
-            continue
     return str(text)

@@ -6,13 +6,11 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-
-import attrs
+from typing import NamedTuple
 
 from astra_sim._boundary import MAX_PICOSECONDS, Lazily, call, picoseconds
 from astra_sim.compute import Compute, NpuPs, Started
 from astra_sim.errors import InputError
-from astra_sim.value_objects import ValueObject
 
 _PS = {"ns": 10**3, "us": 10**6, "ms": 10**9, "s": 10**12}
 _NUMBER = r"\d+(?:\.\d+)?"
@@ -23,8 +21,7 @@ _ENTRY = re.compile(
 )
 
 
-@attrs.frozen(eq=False, repr=False)
-class _Window(ValueObject):
+class _Window(NamedTuple):
     """A time from `begin` to `end` (picoseconds; None: for ever) in which work takes `factor` times as long."""
 
     factor: Fraction
@@ -32,8 +29,7 @@ class _Window(ValueObject):
     end: int | None = None
 
 
-@attrs.frozen(eq=False, repr=False)
-class SlowNpus(ValueObject):
+class SlowNpus(NamedTuple):
     """The windows of each NPU that has some, in which work takes another time. Factors of windows that overlap multiply."""
 
     windows: Mapping[int, Sequence[_Window]]
@@ -58,7 +54,8 @@ class SlowNpus(ValueObject):
             begin, end = (round(Fraction(match[key]) * _PS[match[f"{key}_unit"]]) if match[key] else None for key in ("begin", "end"))
             if end is not None and begin is not None and end <= begin:
                 raise InputError(f"{where}: {entry!r} has a window that ends before it begins; expected a later end")
-            first, last = (0, npus - 1) if match["npus"] == "all" else _ends(match["npus"])
+            ends = match["npus"].split("-")
+            first, last = (0, npus - 1) if ends == ["all"] else (int(ends[0]), int(ends[-1]))
             if not first <= last < npus:
                 raise InputError(f"{where}: {entry!r}; expected NPUs 0 to {npus - 1}, the first of them first")
             for npu in range(first, last + 1):
@@ -82,12 +79,6 @@ class SlowNpus(ValueObject):
             left -= (edge - now) / factor
             now = Fraction(edge)
         raise AssertionError("work that does not end")
-
-
-def _ends(text: str) -> tuple[int, int]:
-    """The first and last NPU of `3` or `8-15`."""
-    first, _, last = text.partition("-")
-    return int(first), int(last or first)
 
 
 def npu_times(compute: Compute, slow: str, variations: Sequence[NpuPs], npus: int, where: str) -> NpuPs | None:
