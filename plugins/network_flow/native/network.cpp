@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <string>
 
 namespace astra::flow {
@@ -71,16 +72,18 @@ Network::Network(Fabric fabric, const Rules& rules)
       sharing_(capacities(fabric_, rules.bandwidth_factor, scale_)),
       weighted_(rules.by_round_trip() || rules.ack_share > 0 || rules.routing == Routing::split || rules.routing == Routing::valiant ||
                 rules.routing == Routing::ugal),
+      connections_(rules.connections),
       figures_(index(fabric_.links())),
       loads_(rules.routing == Routing::ugal ? index(fabric_.links()) : 0) {}
 
-void Network::inject(std::int64_t time, std::span<const astra_message> messages) {
-  for (const astra_message& each : messages) send(time, each.number, each.source, each.destination, each.bytes);
+void Network::inject(std::int64_t time, std::span<const astra_message_v2> messages) {
+  for (const astra_message_v2& each : messages) send(time, each);
 }
 
-void Network::send(std::int64_t at_time, std::uint64_t number, int source, int destination, std::int64_t bytes) {
-  if (std::min(source, destination) < 0 || std::max(source, destination) >= fabric_.npus() || source == destination || bytes < 0) {
-    throw RouteError(name_of("a message of " + std::to_string(bytes) + " bytes", source, destination) + " has no route");
+void Network::send(std::int64_t at_time, const astra_message_v2& message) {
+  const int source = message.source, destination = message.destination;
+  if (std::min(source, destination) < 0 || std::max(source, destination) >= fabric_.npus() || source == destination || message.bytes < 0) {
+    throw RouteError(name_of("a message of " + std::to_string(message.bytes) + " bytes", source, destination) + " has no route");
   }
   if (at_time > now_) {
     while (step(at_time)) {
@@ -89,8 +92,9 @@ void Network::send(std::int64_t at_time, std::uint64_t number, int source, int d
   }
   const bool around = goes_around(source, destination);
   const double latency = rules_.latency_factor * routes_.path(source, destination, around).latency_ns * kPsPerNs;
-  sent_.push(later(at_time, std::nearbyint(latency), "a latency"), number, bytes, source, destination, around);
-  if (bytes > 0) load(source, destination, around, 1);
+  const std::int64_t ready = later(at_time, std::nearbyint(latency), "a latency");
+  sent_.push(ready, message.number, message.bytes, message.flow, source, destination, around);
+  if (message.bytes > 0) load(source, destination, around, 1);
 }
 
 bool Network::goes_around(int source, int destination) {
@@ -124,12 +128,6 @@ bool Network::advance(std::int64_t until) {
   return true;
 }
 
-std::int64_t Network::next_event() {
-  if (!delivered_.empty()) return delivered_.next_time();
-  settle();
-  return next_time();
-}
-
 std::int64_t Network::next_time() {
   if (completions_.empty() && sent_.empty()) return ASTRA_NEVER;
   const std::int64_t begin = sent_.empty() ? ASTRA_NEVER : sent_.next_time();
@@ -143,7 +141,11 @@ bool Network::step(std::int64_t until) {
   if (next == ASTRA_NEVER || next > until) return false;
   now_ = next;
   while (!completions_.empty() && completions_.time() == now_) end(completions_.flow());
-  if (!sent_.empty() && sent_.next_time() == now_) sent_.take([this](const Sent& sent) { begin(sent); });
+  if (!sent_.empty() && sent_.next_time() == now_) {
+    sent_.take([this](const Sent& sent) {
+      if (connections_.enter(sent)) begin(sent);
+    });
+  }
   return true;
 }
 
@@ -160,19 +162,24 @@ void Network::settle() {
     flow.left = std::max(0.0, flow.left - real(now_ - flow.since) * bytes_per_ps(flow.rate));
     flow.since = now_;
     flow.rate = rate;
-    completions_.set(number, later(now_, std::nearbyint(flow.left / std::ldexp(real(rate), -scale_) * kPsPerNs), "a message"));
+    completions_.set(number, end_at(flow));
   }
   interruptible_.step(now_);
 }
 
-void Network::begin(const Sent& sent) {
-  ++flows_begun_;
-  const Path& path = routes_.path(sent.source, sent.destination, sent.around);
-  if (sent.bytes == 0) {
-    for (const Use& use : path.uses) ++at(figures_, use.link).messages;
+void Network::begin(Sent sent) {
+  for (;;) {
+    const Path& path = routes_.path(sent.source, sent.destination, sent.around);
+    count(sent, path);
+    if (sent.bytes > 0) return flow(sent, path);
     delivered_.add(now_, sent.number);
-    return;
+    const std::optional<Sent> next = connections_.leave(sent);
+    if (!next) return;
+    sent = *next;
   }
+}
+
+void Network::flow(const Sent& sent, const Path& path) {
   const std::int64_t weight = weight_of(path, sent);
   links_.clear();
   for (const Use& use : path.uses) {
@@ -182,22 +189,43 @@ void Network::begin(const Sent& sent) {
   const int number = sharing_.add(weight, bound_of(path), links_);
   if (count_of(flows_) <= number) flows_.resize(index(number) + 1);
   due_ = now_;
-  at(flows_, number) = {sent.number, now_, real(sent.bytes), now_, 0, sent.source, sent.destination, sent.around};
+  at(flows_, number) = {sent, now_, real(sent.bytes), now_, 0};
   for (const Use& use : path.uses) {
     LinkFigures& figures = at(figures_, use.link);
-    ++figures.messages;
-    figures.bytes += use.share * real(sent.bytes);
     figures.largest_flows = std::max<std::int64_t>(figures.largest_flows, sharing_.flows_on(use.link));
   }
 }
 
-void Network::end(int flow) {
-  completions_.pop();
-  sharing_.remove(flow);
-  const Flow& ended = at(flows_, flow);
+void Network::end(int number) {
+  Flow& flow = at(flows_, number);
+  const Sent ended = flow.sent;
   load(ended.source, ended.destination, ended.around, -1);
-  due_ = std::min(due_, now_ + static_cast<std::int64_t>(rules_.tolerance * real(now_ - ended.begun)));
   delivered_.add(now_, ended.number);
+  const std::optional<Sent> next = connections_.leave(ended);
+  if (next && next->bytes > 0 && next->around == ended.around) {
+    count(*next, routes_.path(next->source, next->destination, next->around));
+    flow = {*next, now_, real(next->bytes), now_, flow.rate};
+    completions_.set(number, end_at(flow));
+    return;
+  }
+  completions_.pop();
+  sharing_.remove(number);
+  due_ = std::min(due_, now_ + static_cast<std::int64_t>(rules_.tolerance * real(now_ - flow.begun)));
+  if (next) begin(*next);
+}
+
+void Network::count(const Sent& sent, const Path& path) {
+  ++flows_begun_;
+  for (const Use& use : path.uses) {
+    LinkFigures& figures = at(figures_, use.link);
+    ++figures.messages;
+    figures.bytes += use.share * real(sent.bytes);
+  }
+}
+
+// When a flow ends if its rate stays.
+std::int64_t Network::end_at(const Flow& flow) const {
+  return later(flow.since, std::nearbyint(flow.left / std::ldexp(real(flow.rate), -scale_) * kPsPerNs), "a message");
 }
 
 std::int64_t Network::weight_of(const Path& path, const Sent& sent) const {

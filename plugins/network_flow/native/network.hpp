@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "completions.hpp"
+#include "connections.hpp"
 #include "deliveries.hpp"
 #include "fabric.hpp"
 #include "routes.hpp"
@@ -33,20 +34,17 @@ class Network {
   Network& operator=(const Network&) = delete;
 
   // Messages are sent. Calls come in order of time. Raises RouteError.
-  void inject(std::int64_t time, std::span<const astra_message> messages);
+  void inject(std::int64_t time, std::span<const astra_message_v2> messages);
 
   // Goes on to the next instant at which messages arrive, if that is not after `until`: returns whether it is.
   bool advance(std::int64_t until);
 
-  // A time before which nothing arrives; ASTRA_NEVER where nothing is under way.
-  std::int64_t next_event();
-
   // The progress watcher, called repeatedly after rates have been computed.
   void watch(Watcher watcher) { interruptible_.watch(std::move(watcher)); }
 
-  // The result of `advance`: when, and the numbers of messages, ascending.
+  // The result of `advance`: when, and the messages, by number ascending.
   std::int64_t delivered_at() const { return delivered_.time(); }
-  const std::vector<std::uint64_t>& delivered() const { return delivered_.numbers(); }
+  const std::vector<astra_delivery>& delivered() const { return delivered_.messages(); }
 
   // When the last thing happened, how many flows there were, and how often rates were computed anew.
   std::int64_t now() const { return now_; }
@@ -55,27 +53,16 @@ class Network {
   const std::vector<LinkFigures>& figures() const { return figures_; }
 
  private:
-  // A message until its latency is over.
-  struct Sent {
-    std::int64_t time = 0;  // when it is over
-    std::uint64_t number = 0;
-    std::int64_t bytes = 0;
-    int source = 0, destination = 0;
-    bool around = false;  // not on a path of least cost
-  };
-
   // A message on its links. Its remaining bytes at a time, since when its rate has not changed.
   struct Flow {
-    std::uint64_t number = 0;
+    Sent sent;
     std::int64_t begun = 0;
     double left = 0;
     std::int64_t since = 0;
     std::int64_t rate = 0;
-    int source = 0, destination = 0;
-    bool around = false;
   };
 
-  void send(std::int64_t time, std::uint64_t number, int source, int destination, std::int64_t bytes);
+  void send(std::int64_t time, const astra_message_v2& message);
   // Runs the next event, if that is not after `until`. Returns whether it is.
   bool step(std::int64_t until);
   void settle();
@@ -86,8 +73,13 @@ class Network {
   double in_the_way(int source, int destination, bool around);
   // With ugal: a message begins or ends (`sign` -1).
   void load(int source, int destination, bool around, int sign);
-  void begin(const Sent& sent);
+  // A message begins. One without bytes ends at once, and then that which has waited for it begins, if any.
+  void begin(Sent sent);
+  void flow(const Sent& sent, const Path& path);
+  // A message ends. One that has waited for it on the same route takes over its share of links.
   void end(int flow);
+  void count(const Sent& sent, const Path& path);
+  std::int64_t end_at(const Flow& flow) const;
   std::int64_t weight_of(const Path& path, const Sent& sent) const;
   std::int64_t bound_of(const Path& path) const;
   double bytes_per_ps(std::int64_t rate) const;
@@ -102,6 +94,7 @@ class Network {
   RadixQueue<Sent> sent_;
   std::vector<Flow> flows_;  // by the numbers that `sharing_` gives
   Completions completions_;
+  Connections connections_;
   Deliveries delivered_;
   std::vector<std::pair<int, std::int64_t>> links_;  // of the flow that begins
   std::vector<LinkFigures> figures_;

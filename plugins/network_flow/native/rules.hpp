@@ -16,10 +16,14 @@ enum class Routing { hash, destination, first, split, valiant, ugal };
 // The weights of flows that share a link: all the same, or each one over its round trip time.
 enum class Fairness { equal, rtt };
 
+// Which messages from an NPU to another share a connection, on which one goes after another: those of a flow, all of the pair, or none.
+enum class Connection { flow, pair, message };
+
 struct Rules {
   Routing routing;
   fabric::HostForwarding npus_forward;
   Fairness fairness;
+  Connection connections;
   std::uint64_t seed;
   double bandwidth_factor;
   double latency_factor;
@@ -41,13 +45,15 @@ template <>
 inline constexpr auto names<fabric::HostForwarding> = std::array{"if_needed", "always", "never"};
 template <>
 inline constexpr auto names<flow::Fairness> = std::array{"equal", "rtt"};
+template <>
+inline constexpr auto names<flow::Connection> = std::array{"flow", "pair", "message"};
 
 template <>
 inline constexpr auto fields<flow::Rules> = std::tuple{
     ASTRA_FIELD(flow::Rules, routing),      ASTRA_FIELD(flow::Rules, npus_forward),     ASTRA_FIELD(flow::Rules, fairness),
     ASTRA_FIELD(flow::Rules, seed),         ASTRA_FIELD(flow::Rules, bandwidth_factor), ASTRA_FIELD(flow::Rules, latency_factor),
     ASTRA_FIELD(flow::Rules, weight_bytes), ASTRA_FIELD(flow::Rules, window_bytes),     ASTRA_FIELD(flow::Rules, tolerance),
-    ASTRA_FIELD(flow::Rules, ack_share),
+    ASTRA_FIELD(flow::Rules, ack_share),    ASTRA_FIELD(flow::Rules, connections),
 };
 
 }  // namespace astra

@@ -14,6 +14,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "bandwidth_factor": 1.0,
         "latency_factor": 1.0,
         "fairness": "equal",
+        "connections": "flow",
         "weight_bytes": 0.0,
         "window_bytes": 0.0,
         "ack_share": 0.0,
@@ -23,6 +24,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "bandwidth_factor": 1.0,
         "latency_factor": 1.0,
         "fairness": "rtt",
+        "connections": "message",
         "weight_bytes": 0.0,
         "window_bytes": _WINDOW,
         "ack_share": 0.05,
@@ -32,6 +34,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "bandwidth_factor": 0.97,
         "latency_factor": 13.01,
         "fairness": "rtt",
+        "connections": "message",
         "weight_bytes": 20537.0,
         "window_bytes": _WINDOW,
         "ack_share": 0.05,
@@ -67,6 +70,11 @@ class FlowOptions:
     latency_factor: float | None = option(None, minimum=0, help="factor on latencies before a message begins to flow")
     fairness: str | None = option(
         None, choices=("equal", "rtt"), help="flows that share a link have equal weights; or one over their round trip time, as with TCP"
+    )
+    connections: str | None = option(
+        None,
+        choices=("flow", "pair", "message"),
+        help="flow",
     )
     weight_bytes: float | None = option(
         None, minimum=0, help="rtt: bytes whose time each link adds to the round trip time (SimGrid's weight-S)", unit="bytes"

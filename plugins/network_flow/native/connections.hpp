@@ -1,0 +1,52 @@
+// Connections, each of which has one message at a time on its links: the others wait for those before them.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <optional>
+#include <unordered_map>
+
+#include "rules.hpp"
+
+namespace astra::flow {
+
+// A message that has been sent.
+struct Sent {
+  std::int64_t time = 0;  // when its latency is over
+  std::uint64_t number = 0;
+  std::int64_t bytes = 0;
+  std::uint64_t flow = 0;  // 0: it is not known
+  int source = 0, destination = 0;
+  bool around = false;  // not on a path of least cost
+};
+
+class Connections {
+ public:
+  explicit Connections(Connection kind) : kind_(kind) {}
+
+  // The latency of a message is over. Returns whether it may begin now. If not, a later `leave` returns it.
+  bool enter(const Sent& sent);
+
+  // A message that has begun has ended. Returns the one that begins now, if one waits.
+  std::optional<Sent> leave(const Sent& sent);
+
+ private:
+  struct Key {
+    std::uint64_t flow;
+    int source, destination;
+    bool operator==(const Key&) const = default;
+  };
+
+  struct HashKey {
+    std::size_t operator()(const Key& key) const;
+  };
+
+  // Whether no other message belongs to the connection of this one.
+  bool is_apart(const Sent& sent) const { return kind_ == Connection::message || (kind_ == Connection::flow && sent.flow == 0); }
+  Key key_of(const Sent& sent) const { return {kind_ == Connection::pair ? 0 : sent.flow, sent.source, sent.destination}; }
+
+  Connection kind_;
+  std::unordered_map<Key, std::list<Sent>, HashKey> waiting_;  // of each connection that has a message on its links
+};
+
+}  // namespace astra::flow
