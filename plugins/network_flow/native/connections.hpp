@@ -1,12 +1,10 @@
-// Connections, each of which has one message at a time on its links: the others wait for those before them.
+// Connections, each with one message at a time on its links: the others wait for those before them.
 #pragma once
 
 #include <cstdint>
 #include <list>
 #include <optional>
 #include <unordered_map>
-
-#include "rules.hpp"
 
 namespace astra::flow {
 
@@ -15,15 +13,13 @@ struct Sent {
   std::int64_t time = 0;  // when its latency is over
   std::uint64_t number = 0;
   std::int64_t bytes = 0;
-  std::uint64_t flow = 0;  // 0: it is not known
+  std::int64_t connection = 0;  // of those from its source to its destination; 0: one of its own
   int source = 0, destination = 0;
   bool around = false;  // not on a path of least cost
 };
 
 class Connections {
  public:
-  explicit Connections(Connection kind) : kind_(kind) {}
-
   // The latency of a message is over. Returns whether it may begin now. If not, a later `leave` returns it.
   bool enter(const Sent& sent);
 
@@ -32,7 +28,7 @@ class Connections {
 
  private:
   struct Key {
-    std::uint64_t flow;
+    std::int64_t connection;
     int source, destination;
     bool operator==(const Key&) const = default;
   };
@@ -41,11 +37,8 @@ class Connections {
     std::size_t operator()(const Key& key) const;
   };
 
-  // Whether no other message belongs to the connection of this one.
-  bool is_apart(const Sent& sent) const { return kind_ == Connection::message || (kind_ == Connection::flow && sent.flow == 0); }
-  Key key_of(const Sent& sent) const { return {kind_ == Connection::pair ? 0 : sent.flow, sent.source, sent.destination}; }
+  static Key key_of(const Sent& sent) { return {sent.connection, sent.source, sent.destination}; }
 
-  Connection kind_;
   std::unordered_map<Key, std::list<Sent>, HashKey> waiting_;  // of each connection that has a message on its links
 };
 

@@ -72,7 +72,6 @@ Network::Network(Fabric fabric, const Rules& rules)
       sharing_(capacities(fabric_, rules.bandwidth_factor, scale_)),
       weighted_(rules.by_round_trip() || rules.ack_share > 0 || rules.routing == Routing::split || rules.routing == Routing::valiant ||
                 rules.routing == Routing::ugal),
-      connections_(rules.connections),
       figures_(index(fabric_.links())),
       loads_(rules.routing == Routing::ugal ? index(fabric_.links()) : 0) {}
 
@@ -93,8 +92,14 @@ void Network::send(std::int64_t at_time, const astra_message_v2& message) {
   const bool around = goes_around(source, destination);
   const double latency = rules_.latency_factor * routes_.path(source, destination, around).latency_ns * kPsPerNs;
   const std::int64_t ready = later(at_time, std::nearbyint(latency), "a latency");
-  sent_.push(ready, message.number, message.bytes, message.flow, source, destination, around);
+  sent_.push(ready, message.number, message.bytes, connection_of(message), source, destination, around);
   if (message.bytes > 0) load(source, destination, around, 1);
+}
+
+// Queues and flows have numbers of their own: from -1 down, and from 1 up.
+std::int64_t Network::connection_of(const astra_message_v2& message) const {
+  if (rules_.connections == Connection::message) return 0;
+  return message.queue >= 0 ? ~std::int64_t{message.queue} : static_cast<std::int64_t>(message.flow);
 }
 
 bool Network::goes_around(int source, int destination) {

@@ -16,8 +16,9 @@ enum class Routing { hash, destination, first, split, valiant, ugal };
 // The weights of flows that share a link: all the same, or each one over its round trip time.
 enum class Fairness { equal, rtt };
 
-// Which messages from an NPU to another share a connection, on which one goes after another: those of a flow, all of the pair, or none.
-enum class Connection { flow, pair, message };
+// Which messages from an NPU to another share a connection, on which they go one after another: those of a queue, or outside of queues those
+// of a flow; or none.
+enum class Connection { queue, message };
 
 struct Rules {
   Routing routing;
@@ -46,7 +47,7 @@ inline constexpr auto names<fabric::HostForwarding> = std::array{"if_needed", "a
 template <>
 inline constexpr auto names<flow::Fairness> = std::array{"equal", "rtt"};
 template <>
-inline constexpr auto names<flow::Connection> = std::array{"flow", "pair", "message"};
+inline constexpr auto names<flow::Connection> = std::array{"queue", "message"};
 
 template <>
 inline constexpr auto fields<flow::Rules> = std::tuple{

@@ -14,7 +14,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "bandwidth_factor": 1.0,
         "latency_factor": 1.0,
         "fairness": "equal",
-        "connections": "flow",
+        "connections": "queue",
         "weight_bytes": 0.0,
         "window_bytes": 0.0,
         "ack_share": 0.0,
@@ -73,8 +73,9 @@ class FlowOptions:
     )
     connections: str | None = option(
         None,
-        choices=("flow", "pair", "message"),
-        help="flow",
+        choices=("queue", "message"),
+        help="queue: messages that a queue of the system layer sends from an NPU to another go one after another, and so do sends of a tag, "
+        "as on queue pairs and channels of NCCL; message: each has a share of its links at once, as transfers in SimGrid",
     )
     weight_bytes: float | None = option(
         None, minimum=0, help="rtt: bytes whose time each link adds to the round trip time (SimGrid's weight-S)", unit="bytes"
