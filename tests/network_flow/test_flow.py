@@ -10,9 +10,11 @@ from typing import Any
 
 import astra_sim
 import pytest
+from astra_sim.graph import Communicate, Compute, ExecutionGraph, Pass
 from astra_sim.network import Message
-from astra_sim.platform import Dimension, Platform
+from astra_sim.platform import Dimension, LogicalDimension, Platform
 from astra_sim.report.network_files import network_files
+from astra_sim.schedule import Collective
 from astra_sim_devkit.testing.deliveries import Batch, deliver
 from astra_sim_network_analytical.network import AnalyticalNetwork
 from astra_sim_network_analytical.options import AnalyticalOptions
@@ -109,6 +111,62 @@ def test_what_a_slow_link_leaves_goes_to_others() -> None:
 def test_a_message_of_no_bytes_takes_the_latency_and_a_late_one_its_share() -> None:
     result = network(graph(2, (0, 1, 10.0, 100.0)))
     assert arrivals(result, (0, 0, 1, 0), (0, 0, 1, 3000), (200_000, 0, 1, 500)) == [100_000, 450_000, 400_000]
+
+
+# -- Connections -------------------------------------------------------------------------------------------------------
+
+
+def queued(made: FlowNetwork, *sent: tuple[int, int, int, int], flow: int = 1) -> list[float]:
+    """When messages from NPU 0 to NPU 1 arrive (ns): each a time (ns), bytes, queue (-1: none), and what its flow is after the first."""
+    made.begin()
+    numbered = [(time, Message(number, 0, 1, size, queue, flow + more)) for number, (time, size, queue, more) in enumerate(sent)]
+    batches = [Batch(1000 * time, [message for at, message in numbered if at == time]) for time in sorted({time for time, _ in numbered})]
+    arrived = deliver(made, batches)
+    return [arrived[number] / 1000 for number in range(len(sent))]
+
+
+QUEUED = [(0, 1000, 0, 0), (0, 0, 0, 1), (0, 2000, 0, 2), (0, 1500, 1, 3), (500, 100, 0, 4)]
+
+
+def test_messages_of_a_queue_go_one_after_another_and_share_links_with_others() -> None:
+    # Queue 0 and queue 1 have 5 bytes/ns each up to 400 ns; the message of 2000 begins at 300 ns and has 10 bytes/ns from 400 ns on.
+    assert queued(network(graph(2, (0, 1, 10.0, 100.0))), *QUEUED) == [300, 300, 550, 400, 610]
+
+
+def test_a_message_may_have_a_connection_of_its_own() -> None:
+    # 10 / 3 bytes/ns for each of three messages, 5 for each of two.
+    ends = queued(network(graph(2, (0, 1, 10.0, 100.0)), connections="message"), *QUEUED)
+    assert ends == [400, 100, 550, 500, 610]
+
+
+@pytest.mark.parametrize(("flows", "ends"), [((0, 0), [200, 400]), ((0, 1), [300, 400])])
+def test_outside_of_queues_a_flow_is_a_connection(flows: tuple[int, int], ends: list[int]) -> None:
+    sent = [(0, size, -1, more) for size, more in zip((1000, 2000), flows, strict=True)]
+    assert queued(network(graph(2, (0, 1, 10.0, 100.0))), *sent) == ends
+
+
+def test_the_next_message_of_a_connection_may_take_another_route() -> None:
+    # The second message goes around, over both other NPUs: 20 bytes/ns after 20 ns, once the first has arrived.
+    mesh = Platform((Dimension(FullyConnected(4, 3), 4, 3, 10.0, 10.0),))
+    sent = (0, 1000, 0, 0), (0, 1000, 0, 0)
+    assert queued(network(mesh, routing="ugal"), *sent) == [110, 160]
+    assert queued(network(mesh, routing="ugal", connections="message"), *sent) == [110, 70]
+
+
+@pytest.mark.parametrize("engine", ["python", "compiled"])
+def test_an_npu_that_comes_late_to_a_ring_delays_it_by_its_lateness(engine: str) -> None:
+    """While NPU 3 computes for 100 us more, it gets the messages of three steps, and then it sends those of four at once.
+
+    A step takes 20 us and 1 us of latency, and the data of NPU 3 are sent in six.
+    """
+    reduce = Communicate((0,), Collective.ALL_REDUCE, 1_000_000, (0,), -1, Pass.FORWARD, blocking=True)
+    run: dict[str, Any] = {
+        "workload": ExecutionGraph([Compute((), 10_000_000), reduce], (LogicalDimension(4, 1, 0),), (), None, ()),
+        "platform": "plugin:switch?size=4&link_bandwidth_gb_per_s=12.5&link_latency_ns=500", "network": "plugin:flow",
+        "system": "plugin:astra2?all_reduce=ring&endpoint_delay_ns=0", "slow_npus": "3:11", "engine": engine,
+    }  # fmt: skip
+    assert astra_sim.simulate(**run).finish_ns == 110_000 + 6 * 21_000
+    assert astra_sim.simulate(**{**run, "network": "plugin:flow?connections=message"}).finish_ns > 110_000 + 9 * 21_000
 
 
 # -- Rules of TCP ------------------------------------------------------------------------------------------------------

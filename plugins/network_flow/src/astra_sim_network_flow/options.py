@@ -74,8 +74,8 @@ class FlowOptions:
     connections: str | None = option(
         None,
         choices=("queue", "message"),
-        help="queue: messages that a queue of the system layer sends from an NPU to another go one after another, and so do sends of a tag, "
-        "as on queue pairs and channels of NCCL; message: each has a share of its links at once, as transfers in SimGrid",
+        help="queue: messages from an NPU to another go one after another, those of each queue of the system layer and the sends of each "
+        "tag, as on queue pairs and channels of NCCL; message: each has a share of its links at once, as transfers in SimGrid",
     )
     weight_bytes: float | None = option(
         None, minimum=0, help="rtt: bytes whose time each link adds to the round trip time (SimGrid's weight-S)", unit="bytes"
