@@ -34,15 +34,18 @@ int Sharing::add(std::int64_t weight, std::int64_t bound, std::span<const std::p
   spare_flows_.pop_back();
   const int first = take_shares(count_of(links));
   Flow& flow = at(flows_, number);
-  flow = {weight, bound, 0, first, count_of(links)};
+  const bool is_even = std::all_of(links.begin(), links.end(), [&](const auto& link) { return link.second == weight; });
+  flow = {weight, bound, 0, first, count_of(links), is_even};
+  if (!is_even && loads_.size() < shares_.size()) loads_.resize(shares_.size());
   at(level_, number) = kHighest;
   // Its level will not be below that at which all flows of one of its links together fill it.
   double level = real(bound) / real(weight);
   for (int i = 0; i < flow.count; ++i) {
     Link& link = at(links_, links[index(i)].first);
-    at(shares_, first + i) = {links[index(i)].first, count_of(link.share), links[index(i)].second, 0};
-    link.share.push_back(first + i);
+    at(shares_, first + i) = {links[index(i)].first, count_of(link.flow)};
+    if (!is_even) at(loads_, first + i) = {links[index(i)].second, 0};
     link.flow.push_back(number);
+    ++link.flows;
     link.highest = kHighest;
     link.weight += links[index(i)].second;
     level = std::min(level, real(link.capacity) / real(link.weight));
@@ -55,15 +58,10 @@ int Sharing::add(std::int64_t weight, std::int64_t bound, std::span<const std::p
 void Sharing::remove(int flow) {
   Flow& gone = at(flows_, flow);
   lowest_ = std::min(lowest_, at(level_, flow) * (1 - kNear));
-  for (const Share& share : shares(flow)) leave(share);
+  for (int i = gone.first; i < gone.first + gone.count; ++i) leave(gone, i);
   spare_shares_[gone.count].push_back(gone.first);
   gone.count = 0;
   spare_flows_.push_back(flow);
-}
-
-std::span<const Share> Sharing::shares(int flow) const {
-  const Flow& of = flows_[index(flow)];
-  return {shares_.data() + of.first, index(of.count)};
 }
 
 int Sharing::take_shares(int count) {
@@ -77,17 +75,17 @@ int Sharing::take_shares(int count) {
   return first;
 }
 
-// The last share of the link takes the place.
-void Sharing::leave(const Share& share) {
+// Levels from that of the flow on may change: so the gap goes when rates are computed next.
+void Sharing::leave(const Flow& flow, int number) {
+  const Share share = at(shares_, number);
+  const Load had = load(flow, number);
   Link& link = at(links_, share.link);
-  link.free += share.used;
-  link.weight -= share.weight;
-  at(link.share, share.place) = link.share.back();
-  at(link.flow, share.place) = link.flow.back();
-  at(shares_, link.share.back()).place = share.place;
-  link.share.pop_back();
-  link.flow.pop_back();
-  if (!link.share.empty()) touched_.push_back(share.link);
+  link.free += had.used;
+  link.weight -= had.weight;
+  at(link.flow, share.place) = kGap;
+  --link.flows;
+  if (link.flows == 0) link.flow.clear();
+  if (link.flows > 0) touched_.push_back(share.link);
 }
 
 const std::vector<int>& Sharing::settle() {
@@ -111,17 +109,33 @@ void Sharing::gather() {
   for (int link : touched_) reach(link);
   for (std::size_t next = 0; next < gathered_.size(); ++next) {
     Link& link = at(links_, gathered_[next]);
-    if (link.highest < lowest_) continue;
-    link.highest = 0;
-    for (const int flow : link.flow) {
-      const double level = at(level_, flow);
-      if (level < lowest_) {
-        link.highest = std::max(link.highest, level);
-      } else {
-        open(flow);
-      }
-    }
+    if (link.highest >= lowest_) open_highest(link);
   }
+}
+
+// Flows whose level may change are the last ones of the list. They come back into it in the order of their new levels, as they are fixed.
+void Sharing::open_highest(Link& link) {
+  for (; !link.flow.empty(); link.flow.pop_back()) {
+    prefetch(link.flow, count_of(link.flow) - 1, -1);
+    const int number = link.flow.back();
+    if (number == kGap) continue;
+    if (!is_open(number)) {
+      if (at(level_, number) < lowest_) break;
+      open(number);
+    }
+    link.opened.push_back(number);
+  }
+  link.highest = link.flow.empty() ? 0 : at(level_, link.flow.back());
+}
+
+void Sharing::prefetch(const std::vector<int>& flows, int place, int step) const {
+  const auto later = [&](int steps) {
+    const int there = place + steps * step;
+    return there >= 0 && there < count_of(flows) ? at(flows, there) : kGap;
+  };
+  if (const int flow = later(24); flow != kGap) __builtin_prefetch(&at(level_, flow));
+  if (const int flow = later(16); flow != kGap) __builtin_prefetch(&at(flows_, flow));
+  if (const int flow = later(8); flow != kGap) __builtin_prefetch(shares_.data() + at(flows_, flow).first);
 }
 
 void Sharing::reach(int number) {
@@ -136,13 +150,12 @@ void Sharing::open(int number) {
   at(level_, number) = kOpen;
   opened_.push_back(number);
   for (int i = flow.first; i < flow.first + flow.count; ++i) {
-    Share& share = at(shares_, i);
-    Link& link = at(links_, share.link);
-    link.free += share.used;
-    link.open += share.weight;
-    link.opened.push_back(number);
-    share.used = 0;
-    reach(share.link);
+    const int crossed = at(shares_, i).link;
+    const Load had = load(flow, i);
+    Link& link = at(links_, crossed);
+    link.free += had.used;
+    link.open += had.weight;
+    reach(crossed);
   }
 }
 
@@ -190,10 +203,12 @@ void Sharing::push(double level, int what) {
   std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
 }
 
-void Sharing::fix_all(Link& link, double level) {
+void Sharing::fix_all(const Link& link, double level) {
   const std::int64_t free = link.free;
   const Wide open = link.open;
-  for (const int flow : link.opened) {
+  for (int place = 0; place < count_of(link.opened); ++place) {
+    prefetch(link.opened, place, 1);
+    const int flow = at(link.opened, place);
     if (is_open(flow)) fix(flow, level, free, open);
   }
 }
@@ -206,9 +221,16 @@ void Sharing::fix(int number, double level, std::int64_t rate, Wide weight) {
   for (int i = flow.first; i < flow.first + flow.count; ++i) {
     Share& share = at(shares_, i);
     Link& link = at(links_, share.link);
-    share.used = share.weight == flow.weight ? flow.rate : part(rate, share.weight, weight);
-    link.free -= share.used;
-    link.open -= share.weight;
+    share.place = count_of(link.flow);
+    link.flow.push_back(number);
+    Load has{flow.weight, flow.rate};
+    if (!flow.is_even) {
+      Load& own = at(loads_, i);
+      own.used = own.weight == flow.weight ? flow.rate : part(rate, own.weight, weight);
+      has = own;
+    }
+    link.free -= has.used;
+    link.open -= has.weight;
     link.highest = std::max(link.highest, level);
   }
 }

@@ -21,10 +21,14 @@ namespace astra::flow {
 // Exact sums and products of shares of links.
 __extension__ using Wide = __int128;
 
-// A link that a flow uses: its weight there, how much of the link it has, and its place among the shares of the link.
+// A link that a flow uses, and the place of the flow in the list of the link.
 struct Share {
   int link = 0;
   int place = 0;
+};
+
+// The weight of a flow on a link, and how much of the link it has.
+struct Load {
   std::int64_t weight = 0;
   std::int64_t used = 0;
 };
@@ -51,49 +55,55 @@ class Sharing {
 
   std::int64_t rate(int flow) const { return flows_[index(flow)].rate; }
   std::int64_t weight(int flow) const { return flows_[index(flow)].weight; }
-  std::span<const Share> shares(int flow) const;
   // How many flows use a link.
-  int flows_on(int link) const { return count_of(links_[index(link)].share); }
+  int flows_on(int link) const { return links_[index(link)].flows; }
 
  private:
   struct Flow {
     std::int64_t weight = 1, bound = kNoBound, rate = 0;
     int first = 0, count = 0;  // its shares
+    bool is_even = true;       // its weight is that on all its links, and so its rate what it has of each
   };
 
   struct Link {
     std::int64_t capacity = 0, free = 0;
     Wide weight = 0, open = 0;  // of all flows, and of those that are open
     double highest = 0;         // no flow on it has a higher level
+    int flows = 0;
     bool gathered = false;
-    // Its shares, and their flows, at the same places.
-    std::vector<int> share;
-    std::vector<int> flow;
-    std::vector<int> opened;  // flows on it that are looked at
+    std::vector<int> flow;    // by level, ascending, with gaps where one has gone
+    std::vector<int> opened;  // taken out of these to be looked at
   };
 
   // The bottleneck of a level: a link, or (~number) a flow that has reached its bound.
   using Full = std::pair<double, int>;
 
   static constexpr double kOpen = -1;  // below all levels
+  static constexpr int kGap = -1;
 
   bool is_open(int flow) const { return level_[index(flow)] == kOpen; }
   int take_shares(int count);
-  void leave(const Share& share);
+  // What the flow has of the link of one of its shares.
+  Load load(const Flow& flow, int share) const { return flow.is_even ? Load{flow.weight, flow.rate} : loads_[index(share)]; }
+  void leave(const Flow& flow, int share);
   void gather();
   void reach(int link);
+  void open_highest(Link& link);
+  // Asks memory for what is read of those flows that come some steps after a place of a list. Large networks wait for it most of the time.
+  void prefetch(const std::vector<int>& flows, int place, int step) const;
   void open(int flow);
   void fill();
   // The lowest of the pending bottlenecks, taken out; there is some.
   Full take_lowest();
   void push(double level, int what);
-  void fix_all(Link& link, double level);
+  void fix_all(const Link& link, double level);
   void fix(int flow, double level, std::int64_t rate, Wide weight);
 
   std::vector<Link> links_;
   std::vector<Flow> flows_;
   std::vector<double> level_;  // of each flow: new ones have the highest, and those that are open kOpen
   std::vector<Share> shares_;
+  std::vector<Load> loads_;  // of shares of flows that are not even, at the same places
   std::unordered_map<int, std::vector<int>> spare_shares_;  // by how many
   std::vector<int> spare_flows_;
   std::vector<int> touched_;   // links whose flows have come or gone
