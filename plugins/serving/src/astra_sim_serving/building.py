@@ -7,12 +7,13 @@ import importlib.metadata
 from collections.abc import Callable
 
 from astra_sim import InputError
+from astra_sim.network import EventNetwork
 from astra_sim.random import RandomStream
 
 from astra_sim_serving.autoscale import Autoscaler, Pool, ScaledUnit
 from astra_sim_serving.cache_memory import CacheMemory
-from astra_sim_serving.collectives import TransferTimes
-from astra_sim_serving.fleet import HandOver, ServingFleet, Transfers
+from astra_sim_serving.collectives import TransferTimes, build_network
+from astra_sim_serving.fleet import HandOver, ServingFleet
 from astra_sim_serving.instance import ServingInstance
 from astra_sim_serving.kv_cache import KvCache
 from astra_sim_serving.lora import AdapterPlaces
@@ -30,6 +31,7 @@ from astra_sim_serving.routers import make_router
 from astra_sim_serving.scheduler import InstanceScheduler, Limits
 from astra_sim_serving.speculation import Speculation
 from astra_sim_serving.tiers import Tiers
+from astra_sim_serving.transfers import SharedTransfers, Transfers, TransfersInTurn
 
 DISTRIBUTION = "astra-sim-serving"
 
@@ -184,14 +186,34 @@ class FleetBuilder:
         transfer = self.parts.options.transfer
         bytes_per_token = pools[0].tensor_parallel * self.memory.kv_bytes(Sharding(pools[0].tensor_parallel))
         exposed = 1.0 if transfer.mode == "after" else 1 / self.parts.model.layers
-        return Transfers(transfer.latency_us / 1e6, self._seconds_of(transfer.bandwidth_gb_per_s), bytes_per_token, exposed)
+        common = transfer.latency_us / 1e6, bytes_per_token, exposed
+        if transfer.bandwidth_gb_per_s is None:
+            if self.parts.platform is None:
+                raise InputError(f"{self.parts.where}: prefill and decode pools need serving.transfer.bandwidth_gb_per_s, or a platform")
+            if isinstance(self.parts.network.network, EventNetwork):
+                return self._shared_transfers(*common)
+        if transfer.order == "concurrent":
+            raise InputError(
+                f"{self.parts.where}: serving.transfer.order is 'concurrent', and nothing here is shared; expected a network on which messages"
+                " wait for each other, such as flow, without serving.transfer.bandwidth_gb_per_s"
+            )
+        return TransfersInTurn(*common, self._seconds_of(transfer.bandwidth_gb_per_s))
+
+    def _shared_transfers(self, *common: float) -> SharedTransfers:
+        """Transfers on a network of their own, which goes on through the whole run. Raises InputError if it cannot be made."""
+        where, components = f"{self.parts.where}: serving.transfer", build_network(self.parts.kernel, self.parts.plugins)
+        network = components.network
+        if network is self.parts.network.network:
+            raise InputError(f"{where}: the network is an object, which collectives run on; expected one by name, or bandwidth_gb_per_s")
+        assert isinstance(network, EventNetwork)
+        in_order = self.parts.options.transfer.order == "in-order"
+        traffic_class = components.system.send_class if network.has_traffic_classes else -1
+        return SharedTransfers(*common, network, in_order, where, traffic_class)
 
     def _seconds_of(self, bandwidth_gb_per_s: float | None) -> Callable[[ServingInstance, ServingInstance, float], float]:
-        """The time of a transfer by its bytes: at a bandwidth, or as messages on the network. Raises InputError without both."""
+        """The time of a transfer by its bytes: at a bandwidth, or as messages on a network on which they never wait."""
         if bandwidth_gb_per_s is not None:
             bytes_per_s = bandwidth_gb_per_s * 1e9
             return lambda sender, receiver, size: size / bytes_per_s
-        if self.parts.platform is None:
-            raise InputError(f"{self.parts.where}: prefill and decode pools need serving.transfer.bandwidth_gb_per_s, or a platform")
         times = TransferTimes(self.parts.network)
         return lambda sender, receiver, size: times.seconds(sender.npus, receiver.npus, size)

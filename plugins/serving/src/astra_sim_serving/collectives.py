@@ -97,11 +97,9 @@ class CommunicationTimes:
         return self._run(f"{kind} of {size} bytes", programs)
 
     def _messages_us(self, size: int, senders: tuple[int, ...], receivers: tuple[int, ...]) -> float:
-        """Microseconds of messages of `size` bytes, as few as there may be from each NPU and to each."""
-        messages = max(len(senders), len(receivers))
+        """Microseconds of messages of `size` bytes between the ends of `message_ends`."""
         programs: dict[tuple[int, ...], list[Operation]] = {}
-        for number in range(messages):
-            sender, receiver = (npus[number * len(npus) // messages] for npus in (senders, receivers))
+        for sender, receiver in message_ends(senders, receivers):
             programs.setdefault((sender,), []).append(Send((), rank(receiver), size))
             programs.setdefault((receiver,), []).append(Receive((), rank(sender), size))
         return self._run(f"messages of {size} bytes", programs)
@@ -122,6 +120,12 @@ class CommunicationTimes:
         graph = ExecutionGraph(first, platform.logical_dimensions(), (), None, tuple(others))
         result = run_components(attrs.evolve(self.components, graph=graph), name, time.perf_counter(), None)
         return result.finish_ns / 1e3
+
+
+def message_ends(senders: tuple[int, ...], receivers: tuple[int, ...]) -> list[tuple[int, int]]:
+    """The ends of equal messages from one set of NPUs to another, as few as there may be from each NPU and to each."""
+    messages = max(len(senders), len(receivers))
+    return [(senders[number * len(senders) // messages], receivers[number * len(receivers) // messages]) for number in range(messages)]
 
 
 def exchange_of_tokens(times: CommunicationTimes, model: ModelDescription, exchange: str, precision: str) -> OfTokens:

@@ -17,6 +17,7 @@ from astra_sim_serving.replica import Replica
 from astra_sim_serving.request import Sequence as RequestSequence
 from astra_sim_serving.request import ServingRequest, sequence_of
 from astra_sim_serving.routers import Router
+from astra_sim_serving.transfers import SharedTransfers, Transfers
 
 
 class FleetEvent(IntEnum):
@@ -48,31 +49,6 @@ class EventQueue:
     def is_going_on(self) -> bool:
         """Whether anything is to happen but starts and stops of instances."""
         return any(kind < FleetEvent.STARTED for _, kind, _, _ in self.heap)
-
-
-@attrs.define
-class Transfers:
-    """Transfers of keys and values, one after another for each instance that sends: of `bytes_per_token`, which take `seconds_of`.
-
-    `exposed` is the share of the bytes that is left when the prompt ends.
-    """
-
-    latency_s: float
-    seconds_of: Callable[[ServingInstance, ServingInstance, float], float]
-    bytes_per_token: int
-    exposed: float = 1.0
-    free_at: dict[int, float] = attrs.field(factory=dict)
-    total_s: float = 0.0
-    count: int = 0
-
-    def begin(self, now: float, sender: ServingInstance, receiver: ServingInstance, tokens: int) -> float:
-        """When a transfer ends that is ready to begin now."""
-        duration = self.latency_s + self.seconds_of(sender, receiver, self.exposed * tokens * self.bytes_per_token)
-        start = max(now, self.free_at.get(sender.number, 0.0))
-        self.free_at[sender.number] = start + duration
-        self.total_s += duration
-        self.count += 1
-        return start + duration
 
 
 @attrs.define(eq=False)
@@ -125,9 +101,7 @@ class ServingFleet:
         self._open()
         for _ in range(self.concurrency or 1):
             self._next_arrival()
-        heap = self._queue.heap
-        while heap:
-            self.now, kind, _, what = heapq.heappop(heap)
+        for self.now, kind, _, what in self._events():
             self.events += 1
             if kind == FleetEvent.END:
                 self._end(*what)
@@ -150,6 +124,24 @@ class ServingFleet:
                 numbers = [one.request.index for one in (*each.scheduler.running, *each.scheduler.waiting)]
                 raise PluginError(f"instance {each.number} plans nothing, and requests {numbers[:5]} are there: they would never end")
 
+    def _events(self) -> Iterator[tuple[float, FleetEvent, int, Any]]:
+        """All events in order. The network that transfers share goes on up to the next one of the fleet, and adds ends of transfers."""
+        heap, shared, on_progress = self._queue.heap, self._shared, self.on_progress
+        if shared is not None and on_progress is not None:
+            shared.report = lambda at: on_progress(at, self.events)
+        while heap or (shared is not None and shared.is_under_way):
+            if shared is not None and shared.is_under_way:
+                ended = shared.advance(heap[0][0] if heap else None)
+                for what in () if ended is None else ended[1]:
+                    self._queue.push(max(self.now, ended[0]), FleetEvent.TRANSFERRED, what)
+            yield heapq.heappop(heap)
+
+    @property
+    def _shared(self) -> SharedTransfers | None:
+        """The transfers that share links, if they do."""
+        transfers = self.hand_over.transfers if self.hand_over is not None else None
+        return transfers if isinstance(transfers, SharedTransfers) else None
+
     def _open(self) -> None:
         """List the instances to which requests may go: those that run."""
         takes = {each.number for each in self.instances}
@@ -165,7 +157,7 @@ class ServingFleet:
         if started is not None:
             if started.state is State.STARTING:
                 started.become(State.ON, self.now)
-        elif self._queue.is_going_on:
+        elif self._queue.is_going_on or (self._shared is not None and self._shared.is_under_way):
             self.scaler.release(self.now)
             for unit in self.scaler.step(self.now):
                 self._queue.push(self.now + self.scaler.options.cold_start_s, FleetEvent.STARTED, unit)
@@ -320,8 +312,10 @@ class ServingFleet:
             sequence.blocks, sequence.capacity = [], 0
             grown = cache.grow(sequence, sequence.total)
             assert grown
-            end = self.hand_over.transfers.begin(self.now, sender, receiver, held.computed)
-            self._queue.push(end, FleetEvent.TRANSFERRED, (sequence, held, sender, receiver))
+            what = sequence, held, sender, receiver
+            end = self.hand_over.transfers.begin(self.now, sender, receiver, held.computed, what)
+            if end is not None:
+                self._queue.push(end, FleetEvent.TRANSFERRED, what)
 
     def _transferred(self, what: tuple[RequestSequence, RequestSequence, ServingInstance, ServingInstance]) -> None:
         sequence, held, sender, receiver = what

@@ -97,6 +97,12 @@ class TransferOptions:
         help="bandwidth of an instance for prompts, whose transfers follow each other; none: messages on the network of the experiment",
         unit="10^9 bytes/s",
     )
+    order: str | None = option(
+        None,
+        choices=("concurrent", "in-order"),
+        help="transfers of an instance at once, which share links, or one after another; none: concurrent on a network where messages wait "
+        "for each other, else in-order",
+    )
 
 
 @attrs.frozen
