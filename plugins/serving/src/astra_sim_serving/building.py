@@ -194,8 +194,8 @@ class FleetBuilder:
                 return self._shared_transfers(*common)
         if transfer.order == "concurrent":
             raise InputError(
-                f"{self.parts.where}: serving.transfer.order is 'concurrent', and nothing here is shared; expected a network on which messages"
-                " wait for each other, such as flow, without serving.transfer.bandwidth_gb_per_s"
+                f"{self.parts.where}: serving.transfer.order is 'concurrent', and nothing here is shared; expected a network on which"
+                " messages wait for each other, such as flow, without serving.transfer.bandwidth_gb_per_s"
             )
         return TransfersInTurn(*common, self._seconds_of(transfer.bandwidth_gb_per_s))
 

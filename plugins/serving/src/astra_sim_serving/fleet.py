@@ -101,7 +101,8 @@ class ServingFleet:
         self._open()
         for _ in range(self.concurrency or 1):
             self._next_arrival()
-        for self.now, kind, _, what in self._events():
+        for now, kind, _, what in self._events():
+            self.now = now
             self.events += 1
             if kind == FleetEvent.END:
                 self._end(*what)
