@@ -94,9 +94,10 @@ def test_transfers_that_never_overlap_take_the_time_of_a_run_of_their_own(
 ) -> None:
     """That of the engine, but for the clocks of networks that are not at their beginning, and a size between two that were simulated."""
     latency_us = 7.0
+    lengths = {"distribution": "uniform", "low": 100, "high": 900}
     table = table_of(
         SHARING[network], 1, 1, {"mode": mode, "latency_us": latency_us},
-        requests={"arrival": "constant", "rate": 0.5, "count": 3, "output": 5, "input": {"distribution": "uniform", "low": 100, "high": 900}},
+        requests={"arrival": "constant", "rate": 0.5, "count": 3, "input": lengths, "output": 5},
         pool=[{"role": "prefill", "tensor_parallel": senders}, {"role": "decode", "tensor_parallel": receivers}],
     )  # fmt: skip
     experiment, plugins = Experiment(), shared_plugins()
@@ -206,11 +207,12 @@ def test_a_run_that_is_longer_than_networks_simulate_is_an_error() -> None:
 def test_exchanges_with_experts_run_on_every_network(network: str, exchange: str) -> None:
     """Each NPU sends what the other ranks need of it, and that one after another, but on a formula, where messages never wait."""
     tokens, ranks, bandwidth = 512, 4, 5
+    pool = {"data_parallel": ranks, "expert_parallel": ranks, "exchange": exchange}
     ran = []
     for speed in (1, 1e9):
         table = table_of(
             SHARING.get(network, {"plugin": "analytical"}), 1, 1, {},
-            model={"dimensions": {**EXPERTS, "hidden": 256}}, pool=[{"data_parallel": ranks, "expert_parallel": ranks, "exchange": exchange}],
+            model={"dimensions": {**EXPERTS, "hidden": 256}}, pool=[pool],
             requests={"arrival": "burst", "count": ranks, "input": tokens, "output": 1}, graph_tokens=0,
         )  # fmt: skip
         table["platform"]["link_bandwidth_gb_per_s"] = bandwidth * speed
@@ -224,5 +226,5 @@ def test_exchanges_with_experts_run_on_every_network(network: str, exchange: str
     sent = bytes_of_copies / ranks if exchange == "all-to-all" else bytes_of_copies
     waits = 1 if (network, exchange) == ("formula", "all-to-all") else ranks - 1
     expected = layers * 2 * sent * waits / (bandwidth * 1e9)
-    most = 1.6 if network == "roce" else 1.01  # headers, and a pause of senders after each step of a ring
+    most = 1.6 if network == "roce" else 1.01  # headers; and a short ring reaches two thirds of the bandwidth
     assert 0.999 * expected < ran[0] - ran[1] < most * expected
