@@ -123,6 +123,8 @@ def random_case(seed: int) -> dict[str, Any]:
             if shared["data_parallel"] > 1:
                 result["serving"]["pool"][0]["exchange"] = draw.choice(["gather", "all-to-all"])
     add_models(draw, result)
+    if draw.random() < 0.5:
+        result["network"] = draw.choice([{"plugin": "analytical", "congestion": "aware"}, {"plugin": "flow"}])
     return result
 
 

@@ -178,8 +178,9 @@ def _raises(error: Exception) -> Callable[..., None]:
     return raises
 
 
-def test_faults_of_a_network_name_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    table = table_of(SHARING["flow"], 2, 1)
+@pytest.mark.parametrize("policy", ["none", "queue"])
+def test_faults_of_a_network_name_it(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = table_of(SHARING["flow"], 2, 1, autoscale={"policy": policy})
     monkeypatch.setattr(FlowNetwork, "advance", lambda self, until: None)
     with pytest.raises(
         PluginError, match=r"network FlowNetwork: it has nothing under way, and messages \[1, 2\] of transfers have not ended"

@@ -126,13 +126,13 @@ class ServingFleet:
                 raise PluginError(f"instance {each.number} plans nothing, and requests {numbers[:5]} are there: they would never end")
 
     def _events(self) -> Iterator[tuple[float, FleetEvent, int, Any]]:
-        """All events in order. The network that transfers share goes on up to the next one of the fleet, and adds ends of transfers."""
+        """All events in order. The network that transfers share goes on up to the next one that may begin others, and adds their ends."""
         heap, shared, on_progress = self._queue.heap, self._shared, self.on_progress
         if shared is not None and on_progress is not None:
             shared.report = lambda at: on_progress(at, self.events)
         while heap or (shared is not None and shared.is_under_way):
             if shared is not None and shared.is_under_way:
-                ended = shared.advance(heap[0][0] if heap else None)
+                ended = shared.advance(heap[0][0] if self._queue.is_going_on else None)
                 for what in () if ended is None else ended[1]:
                     self._queue.push(max(self.now, ended[0]), FleetEvent.TRANSFERRED, what)
             yield heapq.heappop(heap)
@@ -158,7 +158,7 @@ class ServingFleet:
         if started is not None:
             if started.state is State.STARTING:
                 started.become(State.ON, self.now)
-        elif self._queue.is_going_on or (self._shared is not None and self._shared.is_under_way):
+        elif self._queue.is_going_on:
             self.scaler.release(self.now)
             for unit in self.scaler.step(self.now):
                 self._queue.push(self.now + self.scaler.options.cold_start_s, FleetEvent.STARTED, unit)
