@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from astra_sim import InputError, PluginError
-from astra_sim.commands import Experiment, shared_plugins
+from astra_sim.commands import Components, Experiment, shared_plugins
 from astra_sim_network_flow.network import FlowNetwork
 from astra_sim_serving import serve
 from astra_sim_serving.collectives import TransferTimes, build_network
@@ -21,7 +21,12 @@ ALONE_S = TOKENS * 2 * TINY["layers"] * TINY["kv_heads"] * 16 * 2 / 1e9
 """Seconds of the keys and values of a prompt, in bf16, on a link of 1e9 bytes/s."""
 
 AWARE = {"plugin": "analytical", "congestion": "aware", "switching": "cut_through"}
-SHARING = {"aware": AWARE, "flow": {"plugin": "flow", "tolerance": 0}, "roce": {"plugin": "roce"}, "packet": {"plugin": "packet"}}
+SHARING: dict[str, dict[str, Any]] = {
+    "aware": AWARE,
+    "flow": {"plugin": "flow", "tolerance": 0},
+    "roce": {"plugin": "roce"},
+    "packet": {"plugin": "packet"},
+}
 
 
 def table_of(
@@ -40,6 +45,14 @@ def table_of(
     result["platform"] = {"plugin": "switch", "size": 4, "link_bandwidth_gb_per_s": 1, "link_latency_ns": 0}
     result["network"] = network
     return result
+
+
+def components_of(table: dict[str, Any]) -> Components:
+    """The platform and network of a server."""
+    experiment, plugins = Experiment(), shared_plugins()
+    for kind in ("platform", "network"):
+        experiment.use(kind, table[kind], plugins)
+    return build_network(experiment, plugins)
 
 
 def transfer_times(result: ServingResult) -> list[float]:
@@ -100,10 +113,7 @@ def test_transfers_that_never_overlap_take_the_time_of_a_run_of_their_own(
         requests={"arrival": "constant", "rate": 0.5, "count": 3, "input": lengths, "output": 5},
         pool=[{"role": "prefill", "tensor_parallel": senders}, {"role": "decode", "tensor_parallel": receivers}],
     )  # fmt: skip
-    experiment, plugins = Experiment(), shared_plugins()
-    for kind in ("platform", "network"):
-        experiment.use(kind, table[kind], plugins)
-    alone = TransferTimes(build_network(experiment, plugins))
+    alone = TransferTimes(components_of(table))
     layers = TINY["layers"] if mode == "layerwise" else 1
     npus = tuple(range(senders)), tuple(range(senders, senders + receivers))
     for each in serve(table).sequences:
@@ -195,6 +205,12 @@ def test_faults_of_a_network_name_it(policy: str, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(FlowNetwork, "inject", _raises(ValueError("inside")))
     with pytest.raises(PluginError, match="network FlowNetwork: inject failed: ValueError: inside"):
         serve(table)
+
+
+def test_a_network_given_as_an_object_cannot_have_two_runs() -> None:
+    table = table_of(SHARING["flow"], 1, 1)
+    with pytest.raises(InputError, match="network is an object, on which collectives run; expected one by name for transfers"):
+        serve({**table, "network": components_of(table).network})
 
 
 def test_a_run_that_is_longer_than_networks_simulate_is_an_error() -> None:

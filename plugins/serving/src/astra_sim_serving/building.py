@@ -180,35 +180,37 @@ class FleetBuilder:
         return pool.sharding
 
     def _transfers(self) -> Transfers | None:
+        """The transfers of keys and values; None if no pool is for prompts alone. Raises InputError if they cannot be timed."""
         pools = [pool for pool in self.parts.options.pool if pool.role == "prefill"]
         if not pools:
             return None
         transfer = self.parts.options.transfer
         bytes_per_token = pools[0].tensor_parallel * self.memory.kv_bytes(Sharding(pools[0].tensor_parallel))
         exposed = 1.0 if transfer.mode == "after" else 1 / self.parts.model.layers
-        common = transfer.latency_us / 1e6, bytes_per_token, exposed
-        if transfer.bandwidth_gb_per_s is None:
-            if self.parts.platform is None:
-                raise InputError(f"{self.parts.where}: prefill and decode pools need serving.transfer.bandwidth_gb_per_s, or a platform")
-            if isinstance(self.parts.network.network, EventNetwork):
-                return self._shared_transfers(*common)
+        latency_s = transfer.latency_us / 1e6
+        network = self._shared_network() if transfer.bandwidth_gb_per_s is None else None
+        if network is not None:
+            traffic_class = self.parts.network.system.send_class if network.has_traffic_classes else -1
+            where, in_order = f"{self.parts.where}: serving.transfer", transfer.order == "in-order"
+            return SharedTransfers(latency_s, bytes_per_token, exposed, network, in_order, where, traffic_class)
         if transfer.order == "concurrent":
             raise InputError(
                 f"{self.parts.where}: serving.transfer.order is 'concurrent', and nothing here is shared; expected a network on which"
                 " messages wait for each other, such as flow, without serving.transfer.bandwidth_gb_per_s"
             )
-        return TransfersInTurn(*common, self._seconds_of(transfer.bandwidth_gb_per_s))
+        return TransfersInTurn(latency_s, bytes_per_token, exposed, self._seconds_of(transfer.bandwidth_gb_per_s))
 
-    def _shared_transfers(self, *common: float) -> SharedTransfers:
-        """Transfers on a network of their own, which goes on through the whole run. Raises InputError if it cannot be made."""
-        where, components = f"{self.parts.where}: serving.transfer", build_network(self.parts.kernel, self.parts.plugins)
-        network = components.network
-        if network is self.parts.network.network:
-            raise InputError(f"{where}: the network is an object, which collectives run on; expected one by name, or bandwidth_gb_per_s")
+    def _shared_network(self) -> EventNetwork | None:
+        """A network for transfers alone, if messages wait for each other on it. Raises InputError if there is no platform for one."""
+        if self.parts.platform is None:
+            raise InputError(f"{self.parts.where}: prefill and decode pools need serving.transfer.bandwidth_gb_per_s, or a platform")
+        if not isinstance(self.parts.network.network, EventNetwork):
+            return None
+        network = build_network(self.parts.kernel, self.parts.plugins).network
         assert isinstance(network, EventNetwork)
-        in_order = self.parts.options.transfer.order == "in-order"
-        traffic_class = components.system.send_class if network.has_traffic_classes else -1
-        return SharedTransfers(*common, network, in_order, where, traffic_class)
+        if network is self.parts.network.network:
+            raise InputError(f"{self.parts.where}: network is an object, on which collectives run; expected one by name for transfers")
+        return network
 
     def _seconds_of(self, bandwidth_gb_per_s: float | None) -> Callable[[ServingInstance, ServingInstance, float], float]:
         """The time of a transfer by its bytes: at a bandwidth, or as messages on a network on which they never wait."""

@@ -132,9 +132,9 @@ class ServingFleet:
             shared.report = lambda at: on_progress(at, self.events)
         while heap or (shared is not None and shared.is_under_way):
             if shared is not None and shared.is_under_way:
-                ended = shared.advance(heap[0][0] if self._queue.is_going_on else None)
-                for what in () if ended is None else ended[1]:
-                    self._queue.push(max(self.now, ended[0]), FleetEvent.TRANSFERRED, what)
+                ended_at, ended = shared.advance(heap[0][0] if self._queue.is_going_on else None)
+                for what in ended:
+                    self._queue.push(max(self.now, ended_at), FleetEvent.TRANSFERRED, what)
             yield heapq.heappop(heap)
 
     @property

@@ -10,7 +10,7 @@ import abc
 import heapq
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
@@ -122,8 +122,8 @@ class SharedTransfers(Transfers):
         heapq.heappush(self._later, (max(at, self._reached_ps), self._begun, transfer))
         self._begun += 1
 
-    def advance(self, until: float | None) -> tuple[float, list[Any]] | None:
-        """The next moment at which transfers end, and `what` they were begun with; None if none ends by `until` (None: ever).
+    def advance(self, until: float | None) -> tuple[float, list[Any]]:
+        """The next moment at which transfers end, and `what` they were begun with: nothing if none ends by `until` (None: the end).
 
         Raises the errors of the network, and those of `report`.
         """
@@ -134,15 +134,16 @@ class SharedTransfers(Transfers):
                 raise self._raised from None
             raise located(error, self.where) from None
 
-    def _advance(self, until: int | None) -> tuple[float, list[Any]] | None:
+    def _advance(self, until: int | None) -> tuple[float, list[Any]]:
+        """The same by picoseconds: deliveries of the network, and messages that are sent, in order of time, until a transfer ends."""
         while self.is_under_way:
             begins = self._later[0][0] if self._later else None
             begins_first = begins is not None and (until is None or begins <= until)
             delivery = self._next_delivery(begins - 1 if begins_first and begins is not None else until)
             if delivery is not None:
-                ended = self._take(*delivery)
+                at, ended = self._take(*delivery)
                 if ended:
-                    return ended
+                    return at, ended
             elif begins_first:
                 self._send()
             elif until is None:
@@ -151,9 +152,9 @@ class SharedTransfers(Transfers):
                 raise PluginError(f"{what}, and messages {numbers[:5]} of transfers have not ended: they never would")
             else:
                 break
-        return None
+        return 0.0, []
 
-    def _next_delivery(self, until: int | None) -> tuple[int, Any, Any] | None:
+    def _next_delivery(self, until: int | None) -> tuple[int, Sequence[int], Sequence[int]] | None:
         """The next delivery of the network by `until`."""
         if not (self._under_way or self._unconfirmed) or (until is not None and until < self._reached_ps):
             return None
@@ -189,8 +190,8 @@ class SharedTransfers(Transfers):
             self._raised = error
             raise
 
-    def _take(self, at: int, arrived: list[int], completed: list[int]) -> tuple[float, list[Any]] | None:
-        """Take a delivery. Returns when transfers end with it, and which; None if none does.
+    def _take(self, at: int, arrived: Sequence[int], completed: Sequence[int]) -> tuple[float, list[Any]]:
+        """Take a delivery. Returns its time, and `what` the transfers that end with it were begun with.
 
         A message ends when it has arrived, on networks that report completion when its sender knows that.
         """
@@ -209,8 +210,6 @@ class SharedTransfers(Transfers):
             if transfer is None:
                 raise not_under_way(self.network, number)
             self._count(transfer, ended)
-        if not ended:
-            return None
         now = at / _PS_PER_S
         for transfer in ended:
             self._end(transfer, now)
