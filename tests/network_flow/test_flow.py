@@ -133,7 +133,7 @@ def test_messages_of_a_queue_go_one_after_another_and_share_links_with_others() 
     assert queued(network(graph(2, (0, 1, 10.0, 100.0))), *QUEUED) == [300, 300, 550, 400, 610]
 
 
-def test_a_message_may_have_a_connection_of_its_own() -> None:
+def test_each_message_may_have_a_connection() -> None:
     # 10 / 3 bytes/ns for each of three messages, 5 for each of two.
     ends = queued(network(graph(2, (0, 1, 10.0, 100.0)), connections="message"), *QUEUED)
     assert ends == [400, 100, 550, 500, 610]

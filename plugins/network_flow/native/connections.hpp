@@ -13,7 +13,7 @@ struct Sent {
   std::int64_t time = 0;  // when its latency is over
   std::uint64_t number = 0;
   std::int64_t bytes = 0;
-  std::int64_t connection = 0;  // of those from its source to its destination; 0: one of its own
+  std::int64_t connection = 0;  // of those from its source to its destination; 0: one for it alone
   int source = 0, destination = 0;
   bool around = false;  // not on a path of least cost
 };

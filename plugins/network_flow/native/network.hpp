@@ -63,7 +63,6 @@ class Network {
   };
 
   void send(std::int64_t time, const astra_message_v2& message);
-  std::int64_t connection_of(const astra_message_v2& message) const;
   // Runs the next event, if that is not after `until`. Returns whether it is.
   bool step(std::int64_t until);
   void settle();

@@ -225,9 +225,9 @@ void Sharing::fix(int number, double level, std::int64_t rate, Wide weight) {
     link.flow.push_back(number);
     Load has{flow.weight, flow.rate};
     if (!flow.is_even) {
-      Load& own = at(loads_, i);
-      own.used = own.weight == flow.weight ? flow.rate : part(rate, own.weight, weight);
-      has = own;
+      Load& there = at(loads_, i);
+      there.used = there.weight == flow.weight ? flow.rate : part(rate, there.weight, weight);
+      has = there;
     }
     link.free -= has.used;
     link.open -= has.weight;
