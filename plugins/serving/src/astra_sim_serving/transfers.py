@@ -66,7 +66,7 @@ class TransfersInTurn(Transfers):
 
 
 @attrs.define(eq=False)
-class _Transfer:
+class _KvTransfer:
     """A transfer: its sender, messages by their NPUs, the bytes of each, and how many are left."""
 
     sender: int
@@ -90,10 +90,10 @@ class SharedTransfers(Transfers):
     where: str
     traffic_class: int = -1
     report: Callable[[float], None] | None = None
-    _queues: dict[int, deque[_Transfer]] = attrs.field(factory=dict, init=False)
-    _later: list[tuple[int, int, _Transfer]] = attrs.field(factory=list, init=False)
-    _under_way: dict[int, _Transfer] = attrs.field(factory=dict, init=False)
-    _unconfirmed: dict[int, _Transfer] = attrs.field(factory=dict, init=False)
+    _queues: dict[int, deque[_KvTransfer]] = attrs.field(factory=dict, init=False)
+    _later: list[tuple[int, int, _KvTransfer]] = attrs.field(factory=list, init=False)
+    _under_way: dict[int, _KvTransfer] = attrs.field(factory=dict, init=False)
+    _unconfirmed: dict[int, _KvTransfer] = attrs.field(factory=dict, init=False)
     _reached_ps: int = attrs.field(default=0, init=False)
     _messages: int = attrs.field(default=0, init=False)
     _begun: int = attrs.field(default=0, init=False)
@@ -107,7 +107,7 @@ class SharedTransfers(Transfers):
     def begin(self, now: float, sender: ServingInstance, receiver: ServingInstance, tokens: int, what: Any) -> None:
         """Take a transfer that is ready to begin now."""
         ends = message_ends(sender.npus, receiver.npus)
-        transfer = _Transfer(sender.number, ends, -(-round(self.bytes_of(tokens)) // len(ends)), what)
+        transfer = _KvTransfer(sender.number, ends, -(-round(self.bytes_of(tokens)) // len(ends)), what)
         if self.in_order:
             queue = self._queues.setdefault(sender.number, deque())
             queue.append(transfer)
@@ -115,7 +115,7 @@ class SharedTransfers(Transfers):
                 return
         self._start(transfer, now)
 
-    def _start(self, transfer: _Transfer, now: float) -> None:
+    def _start(self, transfer: _KvTransfer, now: float) -> None:
         """Let the messages of a transfer be sent after its latency. Raises InputError if that is too late."""
         transfer.start = now
         at = picoseconds((now + self.latency_s) * _PS_PER_S, f"{self.where}: the start of a transfer")
@@ -196,7 +196,7 @@ class SharedTransfers(Transfers):
         A message ends when it has arrived, on networks that report completion when its sender knows that.
         """
         self._reached_ps, waits = at, self.network.reports_completion
-        ended: list[_Transfer] = []
+        ended: list[_KvTransfer] = []
         for number in arrived:
             transfer = self._under_way.pop(number, None)
             if transfer is None:
@@ -215,13 +215,13 @@ class SharedTransfers(Transfers):
             self._end(transfer, now)
         return now, [transfer.what for transfer in ended]
 
-    def _count(self, transfer: _Transfer, ended: list[_Transfer]) -> None:
+    def _count(self, transfer: _KvTransfer, ended: list[_KvTransfer]) -> None:
         """A message of a transfer has ended, and with the last one the transfer."""
         transfer.left -= 1
         if not transfer.left:
             ended.append(transfer)
 
-    def _end(self, transfer: _Transfer, now: float) -> None:
+    def _end(self, transfer: _KvTransfer, now: float) -> None:
         self.total_s += now - transfer.start
         self.count += 1
         if self.in_order:
