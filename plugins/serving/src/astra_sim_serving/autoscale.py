@@ -137,10 +137,11 @@ class Autoscaler:
             return pool.arrived / self.options.period_s / running
         return 1e3 * sum(pool.ttfts) / len(pool.ttfts) if pool.ttfts else 0.0
 
-    def document(self, begin: float, end: float) -> dict[str, float]:
-        """NPUs in use on average from the first arrival to the last token, and how often instances started and stopped."""
+    def document(self, begin: float, end: float, pools: Sequence[Pool] | None = None) -> dict[str, float]:
+        """NPUs of pools (None: all) in use on average from the first arrival to the last token, and their starts and stops."""
         seconds = 0.0
-        for pool in self.pools:
+        pools = self.pools if pools is None else pools
+        for pool in pools:
             for unit in pool.units:
                 unit.become(unit.state, end)
                 seconds += unit.npu_s - (begin * unit.npus if unit in pool.units[: self.options.minimum] else 0.0)
@@ -148,6 +149,6 @@ class Autoscaler:
         return {
             "npu_s": seconds,
             "mean_npus": seconds / span if span > 0 else 0.0,
-            "starts": sum(pool.starts for pool in self.pools),
-            "stops": sum(pool.stops for pool in self.pools),
+            "starts": sum(pool.starts for pool in pools),
+            "stops": sum(pool.stops for pool in pools),
         }

@@ -6,6 +6,7 @@ import functools
 import importlib.metadata
 from collections.abc import Callable
 
+import attrs
 from astra_sim import InputError
 from astra_sim.network import EventNetwork
 from astra_sim.random import RandomStream
@@ -21,13 +22,13 @@ from astra_sim_serving.metrics import WeightedValues
 from astra_sim_serving.model_memory import Sharding
 from astra_sim_serving.npus import npus_of_pools, place_in_block
 from astra_sim_serving.options import AutoscaleOptions, PoolOptions
-from astra_sim_serving.parts import Parts
+from astra_sim_serving.parts import ModelParts, Parts
 from astra_sim_serving.policies import VLLM, make_scheduler
 from astra_sim_serving.pricing import Pricing
 from astra_sim_serving.replica import Replica
 from astra_sim_serving.requests import requests_of, with_adapters
 from astra_sim_serving.result import ServingResult
-from astra_sim_serving.routers import make_router
+from astra_sim_serving.routers import Router, make_router
 from astra_sim_serving.scheduler import InstanceScheduler, Limits
 from astra_sim_serving.speculation import Speculation
 from astra_sim_serving.tiers import Tiers
@@ -36,51 +37,92 @@ from astra_sim_serving.transfers import SharedTransfers, Transfers, TransfersInT
 DISTRIBUTION = "astra-sim-serving"
 
 
+@attrs.frozen(eq=False)
+class _OfModel:
+    """What the instances of a model have in common."""
+
+    parts: ModelParts
+    pricing: Pricing
+    memory: CacheMemory
+    speculation: Speculation | None
+    gaps: WeightedValues = attrs.field(factory=WeightedValues)
+
+
 class FleetBuilder:
     """Makes instances, their router, and the result that their run fills."""
 
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
-        self.pricing = Pricing(parts)
-        self.memory = CacheMemory(parts)
-        self.gaps = WeightedValues()
         self.units: list[list[ScaledUnit]] = [[] for _ in parts.options.pool]
-        speculative = parts.options.speculative
-        self.speculation = None
-        if speculative is not None:
-            self.speculation = Speculation(speculative.tokens, speculative.acceptance, RandomStream(parts.options.seed, "speculation"))
+        self.models = {
+            name: _OfModel(each, Pricing(parts, each), CacheMemory(parts, each), self._speculation()) for name, each in parts.models.items()
+        }
+
+    def _speculation(self) -> Speculation | None:
+        """The outcomes of drafts for a model, if there are drafts."""
+        options = self.parts.options
+        if options.speculative is None:
+            return None
+        return Speculation(options.speculative.tokens, options.speculative.acceptance, RandomStream(options.seed, "speculation"))
+
+    def _of(self, pool: PoolOptions) -> _OfModel:
+        """The model that a pool serves."""
+        return self.models[pool.model or ""]
 
     def build(
         self, on_progress: Callable[[float, int], None] | None, timeline: Callable[[ServingInstance, float], None] | None
     ) -> tuple[ServingFleet, ServingResult]:
         """The fleet, and the result that is filled by its run."""
         options, compute = self.parts.options, self.parts.compute_options
-        arrivals = requests_of(options.requests, options.seed, f"{self.parts.where}: serving.requests")
+        arrivals = requests_of(options.requests, options.seed, f"{self.parts.where}: serving.requests", options.models)
         if options.lora is not None:
             arrivals = with_adapters(arrivals, options.lora, options.seed)
         replicas = self._replicas()
-        instances = [each for replica in replicas for each in replica.instances]
-        npus = sum(pool.instances * pool.sharding.npus for pool in options.pool)
-        router, stream = options.router, RandomStream(options.seed, "router")
+        stream = RandomStream(options.seed, "router")
         transfers = self._transfers()
         fleet = ServingFleet(
             replicas,
-            make_router(self._router_policy(), stream, router.prefix_beta),
+            self._router(stream),
             arrivals,
             concurrency=options.requests.concurrency,
             front_end_s=compute.front_end_ms / 1e3,
-            queue_limit=router.queue_limit,
+            queue_limit=options.router.queue_limit,
             max_model_tokens=options.max_model_tokens,
             hand_over=None if transfers is None else HandOver(transfers, make_router("least-kv", stream, 0.0)),
             scaler=self._scaler(),
             on_progress=on_progress,
             timeline=timeline,
+            models={number: pool.model for number, pool in enumerate(options.pool) if pool.model is not None},
         )
-        result = ServingResult(
-            [], instances, self.gaps, self.parts.counts, npus, options.slo, options.seed, importlib.metadata.version(DISTRIBUTION),
-            front_end_s=compute.front_end_ms / 1e3, warmup_s=options.warmup_s, speculation=self.speculation,
+        return fleet, self._result([each for replica in replicas for each in replica.instances])
+
+    def _result(self, instances: list[ServingInstance]) -> ServingResult:
+        """The result of the fleet, with one of each model if pools name models."""
+        if not self.parts.options.models:
+            return self._result_of(instances, *self.models)
+        result = self._result_of(instances)
+        for name in self.models:
+            served = [each for each in instances if self.parts.options.pool[each.pool].model == name]
+            result.models[name] = attrs.evolve(self._result_of(served, name), fleet=result)
+        return result
+
+    def _result_of(self, instances: list[ServingInstance], model: str | None = None) -> ServingResult:
+        """An empty result of instances; of those of several models without their gaps and drafts."""
+        options = self.parts.options
+        npus = sum(pool.instances * pool.sharding.npus for pool in options.pool if model is None or (pool.model or "") == model)
+        gaps, speculation = (self.models[model].gaps, self.models[model].speculation) if model is not None else (WeightedValues(), None)
+        return ServingResult(
+            [], instances, gaps, self.parts.counts, npus, options.slo, options.seed, importlib.metadata.version(DISTRIBUTION),
+            front_end_s=self.parts.compute_options.front_end_ms / 1e3, warmup_s=options.warmup_s, speculation=speculation,
         )  # fmt: skip
-        return fleet, result
+
+    def _router(self, stream: RandomStream) -> Router:
+        """The router, which chooses among the instances of a request's model as that of a fleet of this model alone."""
+        beta = self.parts.options.router.prefix_beta
+        routers = {name: make_router(self._router_policy(name), stream, beta) for name in self.models}
+        if len(routers) == 1:
+            return next(iter(routers.values()))
+        return lambda request, instances: routers[request.model](request, instances)
 
     def _scaler(self) -> Autoscaler | None:
         """The policy that starts and stops instances. Raises InputError if a pool is smaller than the least number of instances."""
@@ -99,38 +141,41 @@ class FleetBuilder:
                 )
         return Autoscaler(autoscale, [Pool(units) for units in self.units])
 
-    def _router_policy(self) -> str:
-        """The policy as given; else that of vLLM between ranks of data parallelism, if there are some."""
+    def _router_policy(self, model: str) -> str:
+        """The policy as given; else that of vLLM between ranks of data parallelism, if the pools of a model have some."""
         if self.parts.options.router.policy is not None:
             return self.parts.options.router.policy
-        return "least-waiting" if any(pool.data_parallel > 1 for pool in self.parts.options.pool) else "round-robin"
+        pools = [pool for pool in self.parts.options.pool if (pool.model or "") == model]
+        return "least-waiting" if any(pool.data_parallel > 1 for pool in pools) else "round-robin"
 
     def _replicas(self) -> list[Replica]:
         """The instances of all pools, as far as they are independent of each other, with their NPUs in order."""
         options = self.parts.options
         if not options.pool:
             raise InputError(f"{self.parts.where}: serving.pool is empty; expected at least one pool of instances")
-        roles = {pool.role for pool in options.pool}
-        if ("prefill" in roles) != ("decode" in roles) or ("both" in roles and len(roles) > 1):
-            raise InputError(
-                f"{self.parts.where}: serving.pool has the roles {', '.join(sorted(roles))}; expected both alone, or prefill and decode"
-            )
+        for model in self.models:
+            roles = {pool.role for pool in options.pool if (pool.model or "") == model}
+            if ("prefill" in roles) != ("decode" in roles) or ("both" in roles and len(roles) > 1):
+                raise InputError(
+                    f"{self.parts.where}: serving.pool has the roles {', '.join(sorted(roles))}{f' for {model}' if model else ''}; expected"
+                    " both alone, or prefill and decode"
+                )
         npus = npus_of_pools(options.pool, self.parts.platform, self.parts.where) if self.parts.platform is not None else None
         if npus is None and any(pool.npus is not None for pool in options.pool):
             raise InputError(f"{self.parts.where}: serving.pool has npus, and there is no platform that they are of")
         replicas: list[Replica] = []
         count = 0
         for number, pool in enumerate(options.pool):
-            where = f"{self.parts.where}: serving.pool.{number}"
+            where, of = f"{self.parts.where}: serving.pool.{number}", self._of(pool)
             sharding = self._sharding(pool, where)
-            time = functools.cache(self.pricing.iteration_time(pool, sharding, where))
-            blocks, tiers = self.memory.blocks(pool, sharding, where), self.memory.tiers(pool, sharding, where)
+            time = functools.cache(of.pricing.iteration_time(pool, sharding, where))
+            blocks, tiers = of.memory.blocks(pool, sharding, where), of.memory.tiers(pool, sharding, where)
             for first in range(0, pool.instances * sharding.npus, sharding.npus):
                 npus_of_group = npus[number][first : first + sharding.npus] if npus is not None else ()
                 priced = time(place_in_block(npus_of_group, self.parts.platform) if self.parts.platform is not None else ())
                 ranks = [
                     ServingInstance(
-                        count + rank, number, pool.role, self._scheduler(pool, blocks, tiers()), self.gaps, rank, self.speculation,
+                        count + rank, number, pool.role, self._scheduler(pool, blocks, tiers()), of.gaps, rank, of.speculation,
                         npus=sharding.npus_of_rank(npus_of_group, rank),
                         adapters=AdapterPlaces(options.lora.places) if options.lora is not None else None,
                     )
@@ -138,9 +183,9 @@ class FleetBuilder:
                 ]  # fmt: skip
                 count += len(ranks)
                 self.units[number].append(ScaledUnit(number, sharding.npus, ranks))
-                is_steady = ranks[0].scheduler.is_predictable and sharding.pipeline == 1 and self.speculation is None
+                is_steady = ranks[0].scheduler.is_predictable and sharding.pipeline == 1 and of.speculation is None
                 jumps = options.jumps and is_steady
-                together = [ranks] if self.parts.model.experts else [[rank] for rank in ranks]  # ranks of a dense model never meet
+                together = [ranks] if of.parts.model.experts else [[rank] for rank in ranks]  # ranks of a dense model never meet
                 replicas += [Replica(each, priced, jumps) for each in together]
         return replicas
 
@@ -160,12 +205,12 @@ class FleetBuilder:
                     f"{self.parts.where}: serving.lora.max_loras has no effect with the policy {options.engine!r}; expected {VLLM!r}"
                 )
             scheduler.max_adapters, scheduler.in_order = options.lora.max_loras, False
-        scheduler.drafts = self.speculation.tokens if self.speculation is not None else 0
+        scheduler.drafts = options.speculative.tokens if options.speculative is not None else 0
         return scheduler
 
     def _sharding(self, pool: PoolOptions, where: str) -> Sharding:
         """The parallelism of a pool's instances. Raises InputError if it is impossible."""
-        t, e, model = pool.tensor_parallel, pool.expert_parallel, self.parts.model
+        t, e, model = pool.tensor_parallel, pool.expert_parallel, self._of(pool).parts.model
         shared = t * pool.data_parallel
         if model.heads % t:
             raise InputError(f"{where}: tensor_parallel is {t}; expected a divisor of the {model.heads} query heads")
@@ -181,24 +226,36 @@ class FleetBuilder:
 
     def _transfers(self) -> Transfers | None:
         """The transfers of keys and values; None if no pool is for prompts alone. Raises InputError if they cannot be timed."""
-        pools = [pool for pool in self.parts.options.pool if pool.role == "prefill"]
-        if not pools:
+        first: dict[str, PoolOptions] = {}
+        for pool in self.parts.options.pool:
+            if pool.role == "prefill":
+                first.setdefault(pool.model or "", pool)
+        if not first:
             return None
         transfer = self.parts.options.transfer
-        bytes_per_token = pools[0].tensor_parallel * self.memory.kv_bytes(Sharding(pools[0].tensor_parallel))
-        exposed = 1.0 if transfer.mode == "after" else 1 / self.parts.model.layers
+        bytes_per_token, exposed = {}, {}
+        for model, pool in first.items():
+            bytes_per_token[model] = pool.tensor_parallel * self.models[model].memory.kv_bytes(Sharding(pool.tensor_parallel))
+            exposed[model] = 1.0 if transfer.mode == "after" else 1 / self.models[model].parts.model.layers
+        model_of = [pool.model or "" for pool in self.parts.options.pool]
+
+        def bytes_of(sender: ServingInstance, tokens: int) -> float:
+            """The bytes that are left when a prompt of the sender's model ends."""
+            model = model_of[sender.pool]
+            return exposed[model] * tokens * bytes_per_token[model]
+
         latency_s = transfer.latency_us / 1e6
         network = self._shared_network() if transfer.bandwidth_gb_per_s is None else None
         if network is not None:
             traffic_class = self.parts.network.system.send_class if network.has_traffic_classes else -1
             where, in_order = f"{self.parts.where}: serving.transfer", transfer.order == "in-order"
-            return SharedTransfers(latency_s, bytes_per_token, exposed, network, in_order, where, traffic_class)
+            return SharedTransfers(latency_s, bytes_of, network, in_order, where, traffic_class)
         if transfer.order == "concurrent":
             raise InputError(
                 f"{self.parts.where}: serving.transfer.order is 'concurrent', and nothing here is shared; expected a network on which"
                 " messages wait for each other, such as flow, without serving.transfer.bandwidth_gb_per_s"
             )
-        return TransfersInTurn(latency_s, bytes_per_token, exposed, self._seconds_of(transfer.bandwidth_gb_per_s))
+        return TransfersInTurn(latency_s, bytes_of, self._seconds_of(transfer.bandwidth_gb_per_s))
 
     def _shared_network(self) -> EventNetwork | None:
         """A network for transfers alone, if messages wait for each other on it. Raises InputError if there is no platform for one."""

@@ -14,15 +14,16 @@ from astra_sim.units import GIB
 from astra_sim_serving.lora import adapter_bytes
 from astra_sim_serving.model_memory import ServingMemoryUse, Sharding, activation_bytes, kv_bytes_per_token, layer_parameters, weight_bytes
 from astra_sim_serving.options import PoolOptions, TierOptions
-from astra_sim_serving.parts import Parts
+from astra_sim_serving.parts import ModelParts, Parts
 from astra_sim_serving.tiers import MemoryTier, Tiers
 
 
 @attrs.frozen(eq=False)
 class CacheMemory:
-    """Sizes the caches of an experiment's pools."""
+    """Sizes the caches of the pools of a model."""
 
     parts: Parts
+    served: ModelParts
 
     def blocks(self, pool: PoolOptions, sharding: Sharding, where: str) -> int:
         """Blocks of an instance: as given, or as many as fit beside the weights. Raises InputError if none fits."""
@@ -33,11 +34,11 @@ class CacheMemory:
         memory = (
             options.memory_gib * GIB
             if options.memory_gib is not None
-            else getattr(self.parts.compute_of(pool, where), "memory_bytes", None)
+            else getattr(self.served.compute_of(pool, where), "memory_bytes", None)
         )
         if memory is None:
             raise InputError(f"{where}: the memory of an NPU is not known; expected serving.kv_blocks, or serving.memory_gib")
-        model, served = self.parts.model, options.model
+        model, served = self.served.model, self.served.options
         sequences = pool.max_sequences or options.max_sequences
         use = ServingMemoryUse(
             memory * options.memory_utilization,
@@ -53,11 +54,11 @@ class CacheMemory:
 
     def kv_bytes(self, sharding: Sharding) -> int:
         """Bytes of the keys and values of a token on a rank, with those of the draft model."""
-        kind = self.parts.options.model.kv or "bf16"
-        per_token = kv_bytes_per_token(self.parts.model, sharding, kind)
+        kind = self.served.options.kv or "bf16"
+        per_token = kv_bytes_per_token(self.served.model, sharding, kind)
         if self.parts.draft_model is not None:
             return per_token + kv_bytes_per_token(self.parts.draft_model, Sharding(sharding.tensor), kind)
-        return per_token + (per_token // len(sharding.stages(self.parts.model.layers)[0]) if self._drafts_by_layer else 0)
+        return per_token + (per_token // len(sharding.stages(self.served.model.layers)[0]) if self._drafts_by_layer else 0)
 
     @property
     def _drafts_by_layer(self) -> bool:
@@ -66,16 +67,16 @@ class CacheMemory:
 
     def _draft_weights(self, sharding: Sharding) -> int:
         """Bytes of the weights of the draft model, on a rank."""
-        kind = self.parts.options.model.precision
+        kind = self.served.options.precision
         if self.parts.draft_model is not None:
             return weight_bytes(self.parts.draft_model, Sharding(sharding.tensor), kind)
-        last = self.parts.model.layers - 1
-        return math.ceil(layer_parameters(self.parts.model, last, sharding) * ELEMENT_BYTES[kind]) if self._drafts_by_layer else 0
+        last = self.served.model.layers - 1
+        return math.ceil(layer_parameters(self.served.model, last, sharding) * ELEMENT_BYTES[kind]) if self._drafts_by_layer else 0
 
     def _adapters(self, sharding: Sharding) -> int:
         """Bytes of the adapters that a rank has memory for."""
         lora = self.parts.options.lora
-        return lora.places * adapter_bytes(self.parts.model, sharding, lora.rank) if lora is not None else 0
+        return lora.places * adapter_bytes(self.served.model, sharding, lora.rank) if lora is not None else 0
 
     def tiers(self, pool: PoolOptions, sharding: Sharding, where: str) -> Callable[[], Tiers | None]:
         """The factory of the memories behind the cache of each instance of a pool. Raises InputError if one holds no block."""

@@ -180,6 +180,8 @@ def _print(document: Mapping[str, Any]) -> None:
         f" {_percent(kv['prefix_hit_fraction'])} of looked-up tokens were cached"
         + (f", {_percent(kv['tier_hit_fraction'])} in memories behind it" if kv["tier_hit_fraction"] else "")
     )
+    if "models" in document:
+        _print_models(screen, document["models"])
     if "scaling" in document:
         scaling = document["scaling"]
         screen.text(f"autoscaling: {scaling['mean_npus']:.4g} NPUs on average, {scaling['starts']} starts, {scaling['stops']} stops")
@@ -208,14 +210,47 @@ def _print_latencies(screen: Screen, document: Mapping[str, Any]) -> None:
 
 
 def _print_causes(screen: Screen, document: Mapping[str, Any]) -> None:
-    """The causes of TTFT and TPOT for groups of requests, without those that take no time at all."""
+    """The causes of TTFT and TPOT for groups of requests."""
     for name, key in (("TTFT", "ttft"), ("TPOT", "tpot")):
-        bands = document["explanation"][key]
-        if bands:
-            causes = [cause for cause in bands[0] if cause not in ("requests", "count", "mean_s") and any(band[cause] for band in bands)]
-            columns = [Column(f"{name} (ms)", "name"), Column("requests"), Column("mean"), *(Column(cause) for cause in causes)]
-            rows = [[band["requests"], str(band["count"]), *(f"{band[each] * 1e3:.4g}" for each in ("mean_s", *causes))] for band in bands]
-            screen.table(Table(columns, rows, ""))
+        _print_bands(screen, name, [(band["requests"], band) for band in document["explanation"][key]])
+
+
+def _print_models(screen: Screen, models: Mapping[str, Any]) -> None:
+    """Print requests, latencies and mean causes of each of several models."""
+    names = ("NPUs", "requests", "finished", "shed", "requests/s", "tokens/s", "within SLO (%)", "goodput (1/s)", "cache in use (%)")
+    rows, latencies = [], []
+    for model, document in models.items():
+        requests, throughput, goodput = document["requests"], document["throughput"], document["goodput"]
+        within = goodput["fraction"] if goodput["slo"] else None
+        counts = map(str, (document["npus"], requests["arrived"], requests["finished"], requests["shed"]))
+        rows.append([
+            model, *counts, f"{throughput['requests_s']:.4g}", f"{throughput['output_tokens_s']:.5g}",
+            "-" if within is None else f"{100 * within:.4g}", f"{goodput['requests_s']:.4g}" if goodput["slo"] else "-",
+            f"{100 * document['kv']['mean_use']:.3g}",
+        ])  # fmt: skip
+        latencies += [
+            [model, name, *(f"{document[key][statistic] * 1e3:.5g}" for statistic in _STATISTICS)]
+            for name, key in _LATENCIES
+            if document[key] is not None
+        ]
+    screen.table(Table([Column("model", "name"), *map(Column, names)], rows, ""))
+    if latencies:
+        columns = [Column("model", "name"), Column("latency (ms)", "name"), *(Column(name) for name in _STATISTICS)]
+        screen.table(Table(columns, latencies, ""))
+    for name, key in (("TTFT", "ttft"), ("TPOT", "tpot")):
+        _print_bands(
+            screen, name, [(model, document["explanation"][key][0]) for model, document in models.items() if document["explanation"][key]]
+        )
+
+
+def _print_bands(screen: Screen, name: str, bands: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
+    """The causes of a latency for groups of requests, without those that take no time at all."""
+    if bands:
+        first = bands[0][1]
+        causes = [cause for cause in first if cause not in ("requests", "count", "mean_s") and any(band[cause] for _, band in bands)]
+        columns = [Column(f"{name} (ms)", "name"), Column("requests"), Column("mean"), *(Column(cause) for cause in causes)]
+        rows = [[label, str(band["count"]), *(f"{band[each] * 1e3:.4g}" for each in ("mean_s", *causes))] for label, band in bands]
+        screen.table(Table(columns, rows, ""))
 
 
 def _percent(share: float | None) -> str:

@@ -60,7 +60,14 @@ def read_experiment(path: str | os.PathLike[str]) -> ServingExperiment:
             current = current.get(key, {}) if isinstance(current, dict) else {}
         if isinstance(current, dict) and isinstance(current.get(keys[-1]), str):
             current[keys[-1]] = os.path.join(folder, current[keys[-1]])
-    model = table.get("serving", {}).get("model") if isinstance(table.get("serving"), dict) else None
-    if isinstance(model, dict) and isinstance(model.get("name"), str) and (os.sep in model["name"] or model["name"].endswith(".json")):
-        model["name"] = os.path.join(folder, model["name"])
+    serving = table.get("serving")
+    if isinstance(serving, dict):
+        models = serving.get("models")
+        for model in (serving.get("model"), *(models.values() if isinstance(models, dict) else ())):
+            if (
+                isinstance(model, dict)
+                and isinstance(model.get("name"), str)
+                and (os.sep in model["name"] or model["name"].endswith(".json"))
+            ):
+                model["name"] = os.path.join(folder, model["name"])
     return ServingExperiment(table, file)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import Any
 
@@ -65,7 +65,8 @@ class ServingFleet:
     """Replicas and their events.
 
     `arrivals` gives requests in order of arrival. `concurrency`: this many are in the system, and the next arrives when one ends; else they
-    arrive at their times. `hand_over`: some instances compute prompts alone, and others take the sequences over.
+    arrive at their times. `hand_over`: some instances compute prompts alone, and others take the sequences over. `models` has the model of
+    each pool by its number, if there are several: its instances take requests for that alone.
     """
 
     replicas: Sequence[Replica]
@@ -79,6 +80,7 @@ class ServingFleet:
     scaler: Autoscaler | None = None
     on_progress: Callable[[float, int], None] | None = None
     timeline: Callable[[ServingInstance, float], None] | None = None
+    models: Mapping[int, str] = attrs.field(factory=dict)
     now: float = 0.0
     events: int = 0
     sequences: list[RequestSequence] = attrs.field(factory=list)
@@ -86,8 +88,7 @@ class ServingFleet:
     instances: list[ServingInstance] = attrs.field(factory=list, init=False)
     _replica_of: dict[int, Replica] = attrs.field(factory=dict)
     _begins: set[int] = attrs.field(factory=set)
-    _senders: list[ServingInstance] = attrs.field(factory=list)
-    _receivers: list[ServingInstance] = attrs.field(factory=list)
+    _takers: dict[tuple[str, bool], list[ServingInstance]] = attrs.field(factory=dict)
 
     def run(self) -> None:
         """Let everything happen, until all requests have ended."""
@@ -144,13 +145,15 @@ class ServingFleet:
         return transfers if isinstance(transfers, SharedTransfers) else None
 
     def _open(self) -> None:
-        """List the instances to which requests may go: those that run."""
+        """List the instances to which requests may go, by model and whether they take sequences over: those that run."""
         takes = {each.number for each in self.instances}
         if self.scaler is not None:
             units = [unit for pool in self.scaler.pools for unit in pool.units if unit.state is State.ON]
             takes = {each.number for unit in units for each in unit.instances}
-        self._senders = [each for each in self.instances if each.role != "decode" and each.number in takes]
-        self._receivers = [each for each in self.instances if each.role == "decode" and each.number in takes]
+        self._takers = {}
+        for each in self.instances:
+            if each.number in takes:
+                self._takers.setdefault((self.models.get(each.pool, ""), each.role == "decode"), []).append(each)
 
     def _scale(self, started: ScaledUnit | None) -> None:
         """Let an instance that has started take requests; or decide how many are to run, while something else is to happen."""
@@ -185,7 +188,7 @@ class ServingFleet:
     def _enqueue(self, sequence: RequestSequence) -> None:
         """Give a request to the instance that the router chooses, or shed it."""
         request = sequence.request
-        instance = self.route(request, self._senders)
+        instance = self.route(request, self._takers[request.model, False])
         sequence.instance = instance.number
         if self.scaler is not None:
             self.scaler.pools[instance.pool].arrived += 1
@@ -201,7 +204,9 @@ class ServingFleet:
         """Why a request is shed, or nothing."""
         tokens = request.input + request.output
         cache = instance.scheduler.cache
-        room = min(each.scheduler.cache.blocks * cache.block_tokens for each in (instance, *self._receivers[:1]))
+        room = min(
+            each.scheduler.cache.blocks * cache.block_tokens for each in (instance, *self._takers.get((request.model, True), ())[:1])
+        )
         if request.input >= room:
             return "prompt longer than the cache"
         if tokens > room:
@@ -293,7 +298,7 @@ class ServingFleet:
         """Take a sequence out of the running ones of its instance, which keeps its blocks until they are sent."""
         assert self.hand_over is not None
         sender.scheduler.running.remove(sequence)
-        receiver = self.hand_over.route(sequence.request, self._receivers)
+        receiver = self.hand_over.route(sequence.request, self._takers[sequence.request.model, True])
         sequence.prefill_instance, sequence.instance = sender.number, receiver.number
         receiver.coming += 1
         self.hand_over.incoming.setdefault(receiver.number, deque()).append(sequence)

@@ -19,6 +19,11 @@ class WeightedValues:
         """Add a value `count` times."""
         self.counts[value] = self.counts.get(value, 0) + count
 
+    def include(self, other: WeightedValues) -> None:
+        """Add all values of another."""
+        for value, count in other.counts.items():
+            self.add(value, count)
+
     def summary(self) -> dict[str, float] | None:
         """Mean, percentiles and maximum; None if there are no values."""
         return summary_of(sorted(self.counts.items()))

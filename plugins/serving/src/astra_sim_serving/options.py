@@ -20,6 +20,7 @@ class PoolOptions:
     """Instances that are alike."""
 
     role: str = option("both", choices=("both", "prefill", "decode"), help="work of its instances: prompts, answers, or both")
+    model: str | None = option(None, help="model of its instances, one of serving.models; none: serving.model")
     instances: int = option(1, minimum=1, maximum=100_000, help="instances")
     tensor_parallel: int = option(1, minimum=1, help="NPUs of an instance, which share each product", unit="NPUs")
     pipeline_parallel: int = option(1, minimum=1, help="stages of an instance, which share the layers; each has a batch under way")
@@ -72,6 +73,9 @@ class RequestOptions:
     run: str | None = option(None, help="of a trace with requests of several runs: this one")
     prefix: PrefixGroups | None = option(None, help="beginnings that prompts have in common")
     priorities: tuple[int, ...] = option((), help="priorities that requests have in turn; smaller ones go first")
+    models: dict[str, Any] = option(
+        factory=dict, help="requests for each of serving.models are in proportion to these numbers; none: the models that a trace names"
+    )
 
 
 @attrs.frozen
@@ -219,7 +223,8 @@ class ServingOptions:
     jumps: bool = option(True, help="iterations whose plan does not change are simulated as one event")
     seed: int = option(1, minimum=0, help="seed of all random numbers")
     warmup_s: float = option(0.0, minimum=0, help="the steady window begins so long after the first arrival", unit="s")
-    model: ServedModel = option(help="the model")
+    model: ServedModel | None = option(None, help="the model; none: those of serving.models")
+    models: dict[str, Any] = option(factory=dict, help="models by name, each with the options of serving.model, for pools that name them")
     pool: tuple[PoolOptions, ...] = option((PoolOptions(),), help="instances")
     requests: RequestOptions = option(RequestOptions(rate=1.0), help="arrivals of requests")
     router: RouterOptions = option(RouterOptions(), help="which instance takes a request")

@@ -21,7 +21,7 @@ from astra_sim.shapes import ELEMENT_BYTES
 from astra_sim_serving.collectives import build_network
 from astra_sim_serving.experiment import ServingExperiment
 from astra_sim_serving.iteration_time import PricingCounts
-from astra_sim_serving.options import PoolOptions, ServingCompute, ServingOptions
+from astra_sim_serving.options import PoolOptions, ServedModel, ServingCompute, ServingOptions
 from astra_sim_serving.tables import KernelTables, read_tables
 
 KNOWN_KEYS = ("name", "serving", *SECTIONS)
@@ -55,19 +55,44 @@ class Parts:
             rest["plugin"] = rest["plugin"].removeprefix("plugin:")
         self._compute_table = rest
         self.counts = PricingCounts()
-        self.model = self._model()
+        described = {name: (served, self._model(served, of)) for name, (served, of) in self._served().items()}
         self.draft_model = self._draft_model()
         self.platform: Platform | None = build_platform(self.kernel, plugins) if "platform" in self.kernel.sections else None
-        self._of_devices: dict[str, Compute] = {}
-        self.compute = self._compute(rest) if rest else None
+        self.models = {name: ModelParts(self, served, model) for name, (served, model) in described.items()}
         self.tables = self._tables()
 
-    def _model(self) -> ModelDescription:
-        model = self.options.model
-        where = f"{self.where}: serving.model"
-        if (model.name is None) == (not model.dimensions):
+    def _served(self) -> dict[str, tuple[ServedModel, str]]:
+        """The options of each model by the name that pools give it, and where they are; the only one of `serving.model` has no name.
+
+        Raises InputError if pools and models do not fit together.
+        """
+        options, where = self.options, f"{self.where}: serving"
+        if options.model is not None and options.models:
+            raise InputError(f"{where}: model and models are given; expected one of them")
+        if options.model is None and not options.models:
+            raise InputError(f"{where}: model is missing; expected [serving.model], or tables by name such as [serving.models.chat]")
+        if options.requests.models and not options.models:
+            raise InputError(f"{where}.requests.models has no effect without serving.models")
+        for number, pool in enumerate(options.pool):
+            if pool.model is None and options.models:
+                raise InputError(f"{where}.pool.{number}: model is missing; expected one of serving.models: {', '.join(options.models)}")
+            if pool.model is not None and pool.model not in options.models:
+                known = suggestion(pool.model, options.models) if options.models else "expected none without serving.models"
+                raise InputError(f"{where}.pool.{number}: model is {pool.model!r}; {known}")
+        if options.model is not None:
+            return {"": (options.model, f"{where}.model")}
+        unserved = [name for name in options.models if all(pool.model != name for pool in options.pool)]
+        if unserved:
+            raise InputError(f"{where}.models.{unserved[0]}: no pool serves it; expected a pool with model = {unserved[0]!r}")
+        named = {name: f"{where}.models.{name}" for name in options.models}
+        return {name: (structure(ServedModel, table, named[name]), named[name]) for name, table in options.models.items()}
+
+    def _model(self, served: ServedModel, where: str) -> ModelDescription:
+        if (served.name is None) == (not served.dimensions):
             raise InputError(f"{where}: expected either name or dimensions")
-        return describe_model(model.name or model.dimensions, self.plugins, where)
+        if served.scaling is not None and ELEMENT_BYTES[served.precision] > 1:
+            raise InputError(f"{where}.scaling has no effect with precision = {served.precision!r}; expected fp8")
+        return describe_model(served.name or served.dimensions, self.plugins, where)
 
     def _draft_model(self) -> ModelDescription | None:
         """The model that drafts tokens, if one does. Raises InputError if ranks cannot share it."""
@@ -81,49 +106,60 @@ class Parts:
                 raise InputError(f"{where}: {pool.tensor_parallel} ranks of tensor parallelism cannot share {model.heads} query heads")
         return model
 
-    def _compute(self, table: Mapping[str, Any]) -> Compute:
-        """The compute model of a table."""
+    def compute_for(self, traits: list[str], device: str | None) -> Compute | None:
+        """The compute model for a server with these traits, of the experiment's device or another one; None without a compute model."""
+        if not self._compute_table:
+            return None
+        table = self._compute_table if device is None else {**self._compute_table, "device": device}
         where, kernel = f"{self.where}: compute", self.kernel.copied()
         kernel.use("compute", dict(table), self.plugins, os.path.dirname(self.where), where)
         if self.platform is not None:
-            return build_compute(kernel, self.plugins, self.platform).for_workload("serving", self._traits())
+            return build_compute(kernel, self.plugins, self.platform).for_workload("serving", traits)
         alone: Compute = component("compute", kernel.sections["compute"], self.plugins, where)
-        return alone.for_workload("serving", self._traits())
-
-    def _traits(self) -> list[str]:
-        """The server's configuration, which determines its kernels. Raises InputError if a scaling has nothing to scale."""
-        served, engine = self.options.model, self.options.engine.partition("?")[0]
-        narrow = ELEMENT_BYTES[served.precision] == 1
-        if served.scaling is not None and not narrow:
-            raise InputError(f"{self.where}: serving.model.scaling has no effect with precision = {served.precision!r}; expected fp8")
-        scaling = served.scaling or ("token" if engine in _SCALE_TOKENS else "tensor")
-        return [
-            "inference",
-            *(["scales_inputs"] if narrow and scaling != "tensor" else []),
-            *(["block_scaled"] if scaling == "block" else []),
-        ]
+        return alone.for_workload("serving", traits)
 
     @functools.cached_property
     def network(self) -> Components:
         """The platform, network and system, for runs of collectives and messages alone. Raises InputError."""
         return build_network(self.kernel, self.plugins)
 
-    def compute_of(self, pool: PoolOptions, where: str) -> Compute | None:
-        """The compute model of a pool: that of the experiment, or the same of the pool's own device. Raises InputError."""
-        if pool.device is None:
-            return self.compute
-        if self.tables is not None or not self._compute_table:
-            raise InputError(f"{where}: device is {pool.device!r}; expected none with compute.tables, or without a compute model")
-        if pool.device not in self._of_devices:
-            self._of_devices[pool.device] = self._compute({**self._compute_table, "device": pool.device})
-        return self._of_devices[pool.device]
-
     def _tables(self) -> KernelTables | None:
         options = self.compute_options
         if options.tables is None:
             if options.run is not None:
                 raise InputError(f"{self.where}: compute.run has no effect without compute.tables")
-            if self.compute is None:
+            if not self._compute_table:
                 raise InputError(f"{self.where}: there is no section compute; expected a compute model (plugin = 'gpu'), or tables")
             return None
+        if len(self.models) > 1:
+            raise InputError(f"{self.where}: compute.tables is given, of one model; expected a compute model alone for several models")
         return read_tables(options.tables, options.run)
+
+
+class ModelParts:
+    """A model that pools serve: its options, its dimensions, and compute models with its kernels. Raises InputError."""
+
+    def __init__(self, parts: Parts, options: ServedModel, model: ModelDescription) -> None:
+        self.parts = parts
+        self.options = options
+        self.model = model
+        self._of_devices: dict[str | None, Compute | None] = {None: parts.compute_for(self._traits(), None)}
+
+    def _traits(self) -> list[str]:
+        """The server's configuration, which determines its kernels."""
+        narrow, engine = ELEMENT_BYTES[self.options.precision] == 1, self.parts.options.engine.partition("?")[0]
+        scaling = self.options.scaling or ("token" if engine in _SCALE_TOKENS else "tensor")
+        return [
+            "inference",
+            *(["scales_inputs"] if narrow and scaling != "tensor" else []),
+            *(["block_scaled"] if scaling == "block" else []),
+        ]
+
+    def compute_of(self, pool: PoolOptions, where: str) -> Compute | None:
+        """The compute model of a pool: that of the experiment, or the same of the pool's own device. Raises InputError."""
+        device = pool.device
+        if device is not None and (self.parts.tables is not None or self._of_devices[None] is None):
+            raise InputError(f"{where}: device is {device!r}; expected none with compute.tables, or without a compute model")
+        if device not in self._of_devices:
+            self._of_devices[device] = self.parts.compute_for(self._traits(), device)
+        return self._of_devices[device]

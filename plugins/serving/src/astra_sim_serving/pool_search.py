@@ -98,12 +98,15 @@ def search_pools(
 def _shared(parts: Parts) -> int:
     """The numbers that tensor parallelism must divide: query heads, and experts if these are shared as wholes."""
     shares_experts = any(pool.expert_parallel > 1 for pool in parts.options.pool)
-    return math.gcd(parts.model.heads, parts.model.experts) if shares_experts else parts.model.heads
+    model = parts.models[""].model
+    return math.gcd(model.heads, model.experts) if shares_experts else model.heads
 
 
 def _check(parts: Parts, npus: int) -> None:
     """Raise InputError if the experiment sets a value that the search is to find, or leaves nothing to search for."""
     options, where = parts.options, f"{parts.where}: serving"
+    if options.models:
+        raise InputError(f"{where}.models is given; expected serving.model, one model alone, for a search of pools")
     if options.slo == SloOptions():
         raise InputError(f"{where}.slo has no limit; expected one, such as ttft_ms, for a search of pools")
     if options.requests.rate is None:

@@ -16,25 +16,26 @@ from astra_sim_serving.iteration_time import DraftTime, FormulaTimes, IterationT
 from astra_sim_serving.lora import AdapterTimes, adapter_bytes
 from astra_sim_serving.model_memory import Sharding
 from astra_sim_serving.options import PoolOptions
-from astra_sim_serving.parts import Parts
+from astra_sim_serving.parts import ModelParts, Parts
 
 
 @attrs.frozen(eq=False)
 class Pricing:
-    """Makes the times of iterations of an experiment's pools."""
+    """Makes the times of iterations of the pools of a model."""
 
     parts: Parts
+    served: ModelParts
 
     def iteration_time(self, pool: PoolOptions, sharding: Sharding, where: str) -> Callable[[tuple[int, ...]], IterationTime]:
         """The timing of a pool's instances by their NPUs: tables, formulas and collectives."""
         options = self.parts.compute_options
-        compute = self.parts.compute_of(pool, where)
-        formulas = self._formulas(self.parts.model, sharding, compute)
+        compute = self.served.compute_of(pool, where)
+        formulas = self._formulas(self.served.model, sharding, compute)
         if formulas is not None:
             formulas.gathered = pool.exchange == "gather"
         kernels: KernelTimes
         if self.parts.tables is not None:
-            kernels = TableTimes(self.parts.tables, self.parts.model, sharding, self.parts.counts, formulas, options.skew)
+            kernels = TableTimes(self.parts.tables, self.served.model, sharding, self.parts.counts, formulas, options.skew)
         else:
             assert formulas is not None
             kernels = FormulaTimes(formulas, self.parts.counts)
@@ -43,7 +44,7 @@ class Pricing:
 
         def time_on(npus: tuple[int, ...]) -> IterationTime:
             result = IterationTime(
-                kernels, self.parts.model, sharding, *self._communication(pool, sharding, npus, compute, where), options.host_us,
+                kernels, self.served.model, sharding, *self._communication(pool, sharding, npus, compute, where), options.host_us,
                 options.host_us_per_sequence, self.parts.options.async_scheduling, self._graph_tokens(pool),
             )  # fmt: skip
             result.draft = self._draft(result, compute)
@@ -56,12 +57,12 @@ class Pricing:
         """The times of a model's kernels by a compute model; None without one."""
         if compute is None:
             return None
-        served = self.parts.options.model
+        served = self.served.options
         return KernelFormulas(model, sharding, compute, served.precision, served.kv or "bf16")
 
     def _adapters(self, sharding: Sharding, compute: Compute | None) -> AdapterTimes | None:
         """The times of adapters; None if there are none. Raises InputError if no model gives them."""
-        lora, model = self.parts.options.lora, self.parts.model
+        lora, model = self.parts.options.lora, self.served.model
         if lora is None:
             return None
         if compute is None:
@@ -102,7 +103,7 @@ class Pricing:
         self, pool: PoolOptions, sharding: Sharding, npus: tuple[int, ...], compute: Compute | None, where: str
     ) -> tuple[OfBytes | None, OfTokens | None, OfBytes | None]:
         """The times of an all-reduce, of an exchange with the experts, and of a message to the next stage; None if there are none."""
-        exchanges = sharding.data > 1 and self.parts.model.experts > 0
+        exchanges = sharding.data > 1 and self.served.model.experts > 0
         if not (sharding.tensor > 1 or sharding.pipeline > 1 or exchanges):
             return None, None, None
         if self.parts.platform is None:
@@ -112,7 +113,7 @@ class Pricing:
         times = CommunicationTimes(self.parts.network, sharding, npus)
         return (
             self._all_reduce(times, compute, where) if sharding.tensor > 1 else None,
-            exchange_of_tokens(times, self.parts.model, pool.exchange, self.parts.options.model.precision) if exchanges else None,
+            exchange_of_tokens(times, self.served.model, pool.exchange, self.served.options.precision) if exchanges else None,
             times.send_us if sharding.pipeline > 1 else None,
         )
 

@@ -15,7 +15,8 @@ class ServingRequest:
     """A request. `arrival` is in seconds from the start of the run, `input` and `output` are in tokens.
 
     `content` identifies the first tokens of the prompt: each id represents `content_tokens` tokens and all before them, so that requests
-    with equal ids share a prefix. A smaller `priority` goes first. `adapter`: the number of a LoRA adapter (-1: none).
+    with equal ids share a prefix. A smaller `priority` goes first. `adapter`: the number of a LoRA adapter (-1: none). `model` is the name
+    of one of several models.
     """
 
     index: int
@@ -29,6 +30,7 @@ class ServingRequest:
     tenant: str = ""
     limit: int = 0
     adapter: int = -1
+    model: str = ""
 
     @property
     def max_new_tokens(self) -> int:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
 
 import attrs
 from astra_sim import InputError
+from astra_sim.errors import suggestion
 from astra_sim.random import RandomStream
 
 from astra_sim_serving.arrivals import arrival_times, check_arrivals
@@ -19,10 +21,49 @@ from astra_sim_serving.traces import TraceRow, read_trace
 DEFAULT_COUNT = 1000
 
 
-def requests_of(options: RequestOptions, seed: int, where: str) -> Iterator[ServingRequest]:
-    """The requests, of which the n-th follows from options, seed and n alone. Raises InputError that begins with `where`."""
+def requests_of(options: RequestOptions, seed: int, where: str, models: Collection[str] = ()) -> Iterator[ServingRequest]:
+    """The requests, of which the n-th follows from options, seed and n alone; each for one of `models`, if there are several.
+
+    Raises InputError that begins with `where`.
+    """
+    if models and (options.models or options.trace is None):
+        return _with_models(_requests_of(options, seed, where), _shares(options.models, models, where), seed)
+    return _requests_of(options, seed, where, models)
+
+
+def _shares(shares: Mapping[str, Any], models: Collection[str], where: str) -> dict[str, float]:
+    """The share of each model, in the order of `models`. Raises InputError if a name or a number is wrong."""
+    if not shares:
+        raise InputError(f"{where}: models is missing; expected a share for each of {', '.join(models)}")
+    for name, share in shares.items():
+        if name not in models:
+            raise InputError(f"{where}.models: {name!r} is none of serving.models; {suggestion(name, models)}")
+        try:
+            number = -1.0 if isinstance(share, bool) else float(share)
+        except (TypeError, ValueError):
+            number = -1.0
+        if not 0 <= number < 1e12:
+            raise InputError(f"{where}.models.{name} is {share!r}; expected a number of at least 0")
+    result = {name: float(shares.get(name, 0.0)) for name in models}
+    if not any(result.values()):
+        raise InputError(f"{where}.models: all shares are 0; expected one above 0")
+    return result
+
+
+def _with_models(requests: Iterator[ServingRequest], shares: Mapping[str, float], seed: int) -> Iterator[ServingRequest]:
+    """Requests, each for a model that is drawn by the shares."""
+    stream, names = RandomStream(seed, "requests.model"), list(shares)
+    sums = list(itertools.accumulate(shares.values()))
+    last = max(place for place, name in enumerate(names) if shares[name])
+    for request in requests:
+        place = bisect_right(sums, stream.uniform(request.index) * sums[-1])
+        yield attrs.evolve(request, model=names[min(place, last)])
+
+
+def _requests_of(options: RequestOptions, seed: int, where: str, models: Collection[str] = ()) -> Iterator[ServingRequest]:
+    """The requests; of a trace for the models that it names, if there are several."""
     if options.trace is not None:
-        return _traced(options, where)
+        return _traced(options, where, models)
     if options.arrival == "trace":
         raise InputError(f"{where}: arrival = 'trace' needs trace, the path of a file")
     if options.run is not None:
@@ -78,7 +119,8 @@ def _drawn(options: RequestOptions, seed: int, inputs: LengthSampler, outputs: L
         )
 
 
-def _traced(options: RequestOptions, where: str) -> Iterator[ServingRequest]:
+def _traced(options: RequestOptions, where: str, models: Collection[str]) -> Iterator[ServingRequest]:
+    """The requests of a trace. Raises InputError if one names none of several models, or an option has no effect."""
     if options.arrival not in ("trace", "closed", "burst", RequestOptions().arrival):
         raise InputError(f"{where}: trace is given and arrival = {options.arrival!r}; expected trace, closed or burst")
     if options.prefix is not None:
@@ -87,6 +129,15 @@ def _traced(options: RequestOptions, where: str) -> Iterator[ServingRequest]:
     check_arrivals(arrival, options.rate, options.cv, options.concurrency, options.stages, where)
     assert options.trace is not None
     rows = read_trace(options.trace, options.run)[: options.count]
+    if not models:
+        rows = [attrs.evolve(row, model="") if row.model else row for row in rows]
+    for number, row in enumerate(rows, 1) if models else ():
+        if not row.model:
+            raise InputError(
+                f"{options.trace}: request {number} has no model; expected one of {', '.join(models)}, or shares ({where}.models)"
+            )
+        if row.model not in models:
+            raise InputError(f"{options.trace}: request {number} has model = {row.model!r}; {suggestion(row.model, models)}")
     return _from_rows(rows, arrival, options)
 
 
@@ -106,4 +157,5 @@ def _from_rows(rows: list[TraceRow], arrival: str, options: RequestOptions) -> I
             session=row.session,
             tenant=row.tenant,
             limit=options.max_output or 0,
+            model=row.model,
         )

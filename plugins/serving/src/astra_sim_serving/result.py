@@ -23,12 +23,21 @@ COLUMNS = (
     "request", "arrival_s", "scheduled_s", "first_token_s", "last_token_s", "input", "cached", "output", "preemptions", "instance",
     "prefill_instance", "ttft_s", "tpot_s", "e2e_s", "met_slo",
 )  # fmt: skip
-"""Columns of the file of requests."""
+"""Columns of the file of requests; if there are several models, `model` follows."""
+OF_MODEL = (
+    "requests", "throughput", "ttft_s", "tpot_s", "itl_s", "e2e_s", "queue_s", "goodput", "kv", "scaling", "speculation", "lora",
+    "explanation",
+)  # fmt: skip
+"""What the JSON object has of each of several models, as far as there is some, besides `npus`."""
 
 
 @attrs.define(eq=False)
 class ServingResult:
-    """A run. Times are in seconds; `sequences` are the requests in order of arrival, with their state."""
+    """A run. Times are in seconds; `sequences` are the requests in order of arrival, with their state.
+
+    `models` has the results of the requests for each model, if pools name models. The rates of these are over the makespan of the `fleet`,
+    so that they add up.
+    """
 
     sequences: Sequence[RequestSequence]
     instances: Sequence[ServingInstance]
@@ -46,6 +55,8 @@ class ServingResult:
     is_complete: bool = True
     speculation: Speculation | None = None
     scaling: dict[str, float] | None = None
+    models: dict[str, ServingResult] = attrs.field(factory=dict)
+    fleet: ServingResult | None = None
 
     @property
     def finished(self) -> list[RequestSequence]:
@@ -54,7 +65,9 @@ class ServingResult:
 
     @property
     def makespan_s(self) -> float:
-        """Seconds from the first arrival to the last token."""
+        """Seconds from the first arrival to the last token; of the whole fleet."""
+        if self.fleet is not None:
+            return self.fleet.makespan_s
         if not self.sequences:
             return 0.0
         return max((each.last_token for each in self.sequences), default=0.0) - self.sequences[0].request.arrival
@@ -80,8 +93,24 @@ class ServingResult:
         limits = (self.slo.ttft_ms, self.ttft(sequence)), (self.slo.tpot_ms, self.tpot(sequence)), (self.slo.e2e_ms, self.e2e(sequence))
         return all(limit is None or value is None or value * 1e3 <= limit for limit, value in limits)
 
+    def include(self, part: ServingResult, sequences: Sequence[RequestSequence]) -> None:
+        """Complete the result of a model by its requests, and this one by its gaps and drafts."""
+        part.sequences = sequences
+        part.is_complete = self.is_complete
+        self.gaps.include(part.gaps)
+        if part.speculation is not None:
+            self.speculation = self.speculation or attrs.evolve(part.speculation, drafted=0, accepted=0)
+            self.speculation.include(part.speculation)
+
     def document(self) -> dict[str, Any]:
-        """The result as JSON has it."""
+        """The result as JSON has it; of one of several models the part in `models`."""
+        document = self._document()
+        if self.fleet is not None:
+            return {"npus": self.npus, **{key: document[key] for key in OF_MODEL if key in document}}
+        return document
+
+    def _document(self) -> dict[str, Any]:
+        """The JSON object of a whole run."""
         finished = self.finished
         span = self.makespan_s
         tokens = sum(each.generated for each in self.sequences)
@@ -109,6 +138,7 @@ class ServingResult:
             "time": self._time(span),
             "explanation": explain(finished, self.front_end_s) if finished else {"ttft": [], "tpot": []},
             "pricing": attrs.asdict(self.pricing),
+            **({"models": {name: part.document() for name, part in self.models.items()}} if self.models else {}),
             "events": self.events,
             "complete": self.is_complete,
             "seed": self.seed,
@@ -169,6 +199,7 @@ class ServingResult:
         count = totals.iterations or 1
         return {
             "pool": instance.pool,
+            **({"model": model} if (model := self._model_of(instance)) is not None else {}),
             "role": instance.role,
             "rank": instance.rank,
             "iterations": totals.iterations,
@@ -180,6 +211,10 @@ class ServingResult:
             "peak_kv_blocks": totals.peak_blocks,
         }
 
+    def _model_of(self, instance: ServingInstance) -> str | None:
+        """The name of the model of an instance, if there are several."""
+        return next((name for name, part in self.models.items() if instance in part.instances), None)
+
     def _time(self, span: float) -> dict[str, float]:
         """Seconds of all instances by activity; together with `idle` they are the makespan times the instances."""
         parts = {part: sum(each.totals.parts[place] for each in self.instances) for place, part in enumerate(PARTS)}
@@ -187,7 +222,9 @@ class ServingResult:
         return {**parts, "idle": max(0.0, idle), "transfer": self.transfer_s}
 
     def rows(self) -> list[dict[str, Any]]:
-        """A row for each request, by `COLUMNS`; None for an absent value."""
+        """A row for each request, by `COLUMNS`, with its model if there are several; None for an absent value."""
+        if self.models:
+            return [{**self._row(each), "model": each.request.model} for each in self.sequences]
         return [self._row(each) for each in self.sequences]
 
     def _row(self, sequence: RequestSequence) -> dict[str, Any]:
@@ -202,7 +239,7 @@ class ServingResult:
 
     def csv(self) -> str:
         """The rows as CSV; cells are empty for absent values."""
-        return csv_of(self.rows(), COLUMNS)
+        return csv_of(self.rows(), (*COLUMNS, "model") if self.models else COLUMNS)
 
 
 def csv_of(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = ()) -> str:

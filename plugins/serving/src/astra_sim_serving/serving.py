@@ -40,10 +40,15 @@ def serve(
     except KeyboardInterrupt:
         result.is_complete = False
     result.sequences = fleet.sequences
+    for name, part in result.models.items():
+        result.include(part, [each for each in fleet.sequences if each.request.model == name])
     result.events = fleet.events
     if fleet.scaler is not None and result.sequences:
         begin = result.sequences[0].request.arrival
         result.scaling = fleet.scaler.document(begin, begin + result.makespan_s)
+        for name, part in result.models.items():
+            pools = [fleet.scaler.pools[number] for number, model in fleet.models.items() if model == name]
+            part.scaling = fleet.scaler.document(begin, begin + result.makespan_s, pools)
     if fleet.hand_over is not None:
         transfers = fleet.hand_over.transfers
         result.transfer_s, result.transfers = transfers.total_s, transfers.count

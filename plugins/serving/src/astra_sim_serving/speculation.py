@@ -37,6 +37,11 @@ class Speculation:
         self.accepted += taken
         return taken
 
+    def include(self, other: Speculation) -> None:
+        """Count the drafts of another, too."""
+        self.drafted += other.drafted
+        self.accepted += other.accepted
+
     def document(self) -> dict[str, float]:
         """The outcome of the drafts, before answers end."""
         return {"drafted": self.drafted, "accepted": self.accepted, "acceptance": self.accepted / self.drafted if self.drafted else 0.0}

@@ -1,6 +1,6 @@
 """Files of requests, whose formats are recognised by their content.
 
-Columns or keys of one format become rows `arrival_s, input, output` with further ones: priority, session, tenant, blocks of prompts.
+Columns or keys of one format become rows `arrival_s, input, output` with further ones: priority, session, tenant, model, blocks of prompts.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ class TraceRow:
     tenant: str = ""
     blocks: tuple[int, ...] = ()
     block_tokens: int = 0
+    model: str = ""
 
 
 @attrs.frozen
@@ -183,6 +184,7 @@ def _moment(row: Mapping[str, Any], key: str) -> float:
 
 
 def _mooncake(row: Mapping[str, Any]) -> TraceRow:
+    """A row with the numbers of its blocks."""
     ids = row["hash_ids"]
     if not isinstance(ids, list) or not all(isinstance(each, int) for each in ids):
         raise ValueError(f"hash_ids is {ids!r:.80}; expected a list of whole numbers")
@@ -192,6 +194,7 @@ def _mooncake(row: Mapping[str, Any]) -> TraceRow:
         _whole(row, "output_length"),
         blocks=tuple(ids),
         block_tokens=MOONCAKE_BLOCK,
+        model=str(row.get("model") or ""),
     )
 
 
@@ -203,19 +206,26 @@ def _own(row: Mapping[str, Any]) -> TraceRow:
         priority=_whole(row, "priority") if row.get("priority") not in (None, "") else 0,
         session=str(row.get("session") or ""),
         tenant=str(row.get("tenant") or ""),
+        model=str(row.get("model") or ""),
     )
 
 
-def _simple(name: str, arrival: str, prompt: str, answer: str, session: str = "") -> TraceFormat:
-    """A format of three columns, the first of which may be a date, and perhaps a session."""
+def _simple(name: str, arrival: str, prompt: str, answer: str, session: str = "", model: str = "model") -> TraceFormat:
+    """A format of three columns, the first of which may be a date, and perhaps a session and a model."""
     return TraceFormat(
         name,
         (arrival, prompt, answer),
-        lambda row: TraceRow(_moment(row, arrival), _whole(row, prompt), _whole(row, answer), session=str(row.get(session) or "")),
+        lambda row: TraceRow(
+            _moment(row, arrival),
+            _whole(row, prompt),
+            _whole(row, answer),
+            session=str(row.get(session) or ""),
+            model=str(row.get(model) or ""),
+        ),
     )
 
 
-_BURSTGPT = _simple("BurstGPT", "Timestamp", "Request tokens", "Response tokens", "Session ID")
+_BURSTGPT = _simple("BurstGPT", "Timestamp", "Request tokens", "Response tokens", "Session ID", "Model")
 
 FORMATS = (
     TraceFormat("own", ("arrival_s", "input", "output"), _own),

@@ -28,20 +28,15 @@ _PS_PER_S = 10**12
 
 @attrs.define(eq=False)
 class Transfers(abc.ABC):
-    """Transfers of `bytes_per_token`, which begin with `latency_s`. `total_s` and `count` are of those that are timed.
+    """Transfers, which begin with `latency_s`. `total_s` and `count` are of those that are timed.
 
-    `exposed` is the share of the bytes that is left when the prompt ends.
+    `bytes_of` is the number of bytes that an instance sends when a prompt has ended, by its tokens.
     """
 
     latency_s: float
-    bytes_per_token: int
-    exposed: float
+    bytes_of: Callable[[ServingInstance, int], float]
     total_s: float = attrs.field(default=0.0, init=False)
     count: int = attrs.field(default=0, init=False)
-
-    def bytes_of(self, tokens: int) -> float:
-        """Bytes that are sent when a prompt has ended."""
-        return self.exposed * tokens * self.bytes_per_token
 
     @abc.abstractmethod
     def begin(self, now: float, sender: ServingInstance, receiver: ServingInstance, tokens: int, what: Any) -> float | None:
@@ -57,7 +52,7 @@ class TransfersInTurn(Transfers):
 
     def begin(self, now: float, sender: ServingInstance, receiver: ServingInstance, tokens: int, what: Any) -> float:
         """When a transfer ends that is ready to begin now."""
-        duration = self.latency_s + self.seconds_of(sender, receiver, self.bytes_of(tokens))
+        duration = self.latency_s + self.seconds_of(sender, receiver, self.bytes_of(sender, tokens))
         start = max(now, self.free_at.get(sender.number, 0.0))
         self.free_at[sender.number] = start + duration
         self.total_s += duration
@@ -107,7 +102,7 @@ class SharedTransfers(Transfers):
     def begin(self, now: float, sender: ServingInstance, receiver: ServingInstance, tokens: int, what: Any) -> None:
         """Take a transfer that is ready to begin now."""
         ends = message_ends(sender.npus, receiver.npus)
-        transfer = _KvTransfer(sender.number, ends, -(-round(self.bytes_of(tokens)) // len(ends)), what)
+        transfer = _KvTransfer(sender.number, ends, -(-round(self.bytes_of(sender, tokens)) // len(ends)), what)
         if self.in_order:
             queue = self._queues.setdefault(sender.number, deque())
             queue.append(transfer)
