@@ -22,7 +22,8 @@ class Deliveries {
   void take() {
     const auto before = [](const astra_delivery& a, const astra_delivery& b) { return a.number < b.number; };
     time_ = next_time();
-    for (; !waiting_.empty() && next_time() == time_; waiting_.pop_front()) messages_.push_back({waiting_.front().second, ASTRA_ARRIVED, 0});
+    for (; !waiting_.empty() && next_time() == time_; waiting_.pop_front())
+      messages_.push_back({waiting_.front().second, ASTRA_ARRIVED, 0});
     if (!std::is_sorted(messages_.begin(), messages_.end(), before)) std::sort(messages_.begin(), messages_.end(), before);
   }
 

@@ -16,8 +16,8 @@ enum class Routing { hash, destination, first, split, valiant, ugal };
 // The weights of flows that share a link: all the same, or each one over its round trip time.
 enum class Fairness { equal, rtt };
 
-// Which messages from an NPU to another share a connection, on which they go one after another: those of a queue, or outside of queues those
-// of a flow; or none.
+// Which messages from an NPU to another share a connection, on which they go one after another: those of a queue, or outside of queues
+// those of a flow; or none.
 enum class Connection { queue, message };
 
 struct Rules {

@@ -103,7 +103,7 @@ class Sharing {
   std::vector<Flow> flows_;
   std::vector<double> level_;  // of each flow: new ones have the highest, and those that are open kOpen
   std::vector<Share> shares_;
-  std::vector<Load> loads_;  // of shares of flows that are not even, at the same places
+  std::vector<Load> loads_;                                 // of shares of flows that are not even, at the same places
   std::unordered_map<int, std::vector<int>> spare_shares_;  // by how many
   std::vector<int> spare_flows_;
   std::vector<int> touched_;   // links whose flows have come or gone

@@ -1,5 +1,5 @@
-// Rules that break ties: which of several links of equal cost a message takes at a node (C++20). `fabric/ties.py` of the kernel has those by
-// destination in Python.
+// Rules that break ties: which of several links of equal cost a message takes at a node (C++20). `fabric/ties.py` of the kernel has those
+// by destination in Python.
 //
 // A rule is a function of a node, a destination and the links of a set in order, two at least: see `Routes::walk`. It returns the place of
 // the link.
