@@ -51,6 +51,8 @@ def random_fleet(random: Random) -> dict[str, Any]:
         "transfer": {"bandwidth_gb_per_s": 1.0, "mode": random.choice(["after", "layerwise"])},
         "slo": {"ttft_ms": 5.0},
     }
+    if random.random() < 0.5:
+        serving["gpu_hour_usd"] = 2.0
     if serving["router"]["policy"] is None:
         del serving["router"]
     if random.random() < 0.2:
@@ -120,7 +122,8 @@ def check(seed: int, folder: Path) -> list[str]:
             wrong.append(f"requests for {name} are served in other times than by its pools alone")
         ours, other = document["models"][name], by_itself.document()
         wrong += [f"{key} of {name} is {ours[key]}, alone {other[key]}" for key in _COMPARED if ours.get(key) != other.get(key)]
-    for keys in (("requests", "arrived"), ("requests", "finished"), ("throughput", "output_tokens_s"), ("goodput", "requests_s")):
+    sums = [("requests", "arrived"), ("requests", "finished"), ("throughput", "output_tokens_s"), ("goodput", "requests_s")]
+    for keys in [*sums, *([("cost", "usd")] if "cost" in document else [])]:
         total = sum(document["models"][name][keys[0]][keys[1]] for name in names)
         if abs(total - document[keys[0]][keys[1]]) > 1e-9 * total:
             wrong.append(f"{'.'.join(keys)} of all models is {total}, of the fleet {document[keys[0]][keys[1]]}")

@@ -37,6 +37,12 @@ _STATISTICS = ("mean", "p50", "p90", "p95", "p99", "max")
 @click.option(
     "--search-pools", "npus", metavar="NPUS", type=click.IntRange(1, 4096), help="Find pools of instances that serve most within the SLO."
 )
+@click.option(
+    "--usd-per-hour",
+    metavar="USD",
+    type=click.FloatRange(0, min_open=True),
+    help="Budget of --search-pools, by prices of NPUs (serving.gpu_hour_usd).",
+)
 @click.option("--compare", "measured", metavar="FILE.jsonl", type=click.Path(), help="Serve measured requests, and print errors.")
 @json_option
 @quiet_option
@@ -50,6 +56,7 @@ def serve_command(
     exact: bool,
     axes: tuple[str, ...],
     npus: int | None,
+    usd_per_hour: float | None,
     measured: str | None,
     as_json: bool,
     quiet: bool,
@@ -73,6 +80,8 @@ def serve_command(
     for name, value in (("--per-request", per_request), ("--timeline", timeline)):
         if several not in (None, "--compare") and value is not None:
             raise InputError(f"{name} has no effect with {several}")
+    if usd_per_hour is not None and npus is None:
+        raise InputError("--usd-per-hour has no effect without --search-pools")
     if several in (None, "--compare") and output is not None and output.endswith(".csv"):
         raise InputError(
             f"--output is {output}; expected FILE.json, since a table is for --sweep and --search-pools"
@@ -81,7 +90,7 @@ def serve_command(
     if axes:
         _sweep(case, axes, output, as_json, quiet)
     elif npus is not None:
-        _search(case, npus, output, as_json, quiet)
+        _search(case, npus, usd_per_hour, output, as_json, quiet)
     elif measured is not None:
         if requests is not None:
             raise InputError("--requests has no effect with --compare, which serves the measured requests")
@@ -180,6 +189,12 @@ def _print(document: Mapping[str, Any]) -> None:
         f" {_percent(kv['prefix_hit_fraction'])} of looked-up tokens were cached"
         + (f", {_percent(kv['tier_hit_fraction'])} in memories behind it" if kv["tier_hit_fraction"] else "")
     )
+    if "cost" in document:
+        cost = document["cost"]
+        tokens, met = cost["usd_per_million_output_tokens"], cost["goodput_requests_per_usd"]
+        per_token = "" if tokens is None else f", {tokens:.4g} USD for a million tokens of answers"
+        within = f", {met:.4g} requests within the SLO for 1 USD" if document["goodput"]["slo"] and met is not None else ""
+        screen.text(f"cost: {cost['usd']:.4g} USD, {cost['usd_per_hour']:.4g} USD/h{per_token}{within}")
     if "models" in document:
         _print_models(screen, document["models"])
     if "scaling" in document:
@@ -317,10 +332,10 @@ def _print_sweep(rows: Sequence[ServingRow], best: ServingRow | None) -> None:
         screen.text(f"the highest that meets the SLO with 99 % of its requests: {', '.join(f'{k}={v}' for k, v in best.values.items())}")
 
 
-def _search(case: ServingExperiment, npus: int, output: str | None, as_json: bool, quiet: bool) -> None:
+def _search(case: ServingExperiment, npus: int, usd_per_hour: float | None, output: str | None, as_json: bool, quiet: bool) -> None:
     """Search for pools, write the outcome of each candidate, and print those that meet the SLO."""
     with Progress(enabled=not quiet, unit="s") as progress:
-        choices, best = search_pools(case, npus, progress)
+        choices, best = search_pools(case, npus, progress, usd_per_hour=usd_per_hour)
     documents = [choice.document() for choice in choices]
     document = {"choices": documents, "best": None if best is None else best.document()}
 
@@ -342,13 +357,16 @@ def _search(case: ServingExperiment, npus: int, output: str | None, as_json: boo
 def _print_choices(choices: Sequence[PoolChoice]) -> None:
     """Print a row for each candidate that meets the SLO, the best first, and how many others there are."""
     screen = Screen(every=True)
-    good = sorted((each for each in choices if each.rate is not None), key=lambda each: -(each.rate or 0.0))
+    good = sorted((each for each in choices if each.rate is not None), key=lambda each: -each.value)
     columns = [Column("pools", "name"), *map(Column, ("NPUs", "highest rate (1/s)", "goodput (1/s)", "of an NPU (1/s)"))]
+    priced = choices[0].candidate.usd_per_hour is not None
+    columns += [Column("USD/h"), Column("requests for 1 USD")] if priced else []
     rows = []
     for each in good:
         goodput = each.goodput or 0.0
         rows.append(
             [str(each.candidate), str(each.candidate.npus), f"{each.rate:.4g}", f"{goodput:.4g}", f"{goodput / each.candidate.npus:.4g}"]
+            + ([f"{each.candidate.usd_per_hour:.4g}", f"{each.goodput_per_usd:.5g}"] if priced else [])
         )
     if rows:
         screen.table(Table(columns, rows, ""))

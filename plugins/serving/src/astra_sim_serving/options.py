@@ -32,6 +32,7 @@ class PoolOptions:
         help="how tokens of ranks get to experts: all ranks gather all of them, or each token is sent to its experts",
     )
     device: str | None = option(None, help="device of its NPUs, for compute models that have this option; none: as compute.device")
+    gpu_hour_usd: float | None = option(None, above=0, help="as serving.gpu_hour_usd, for this pool", unit="USD")
     npus: str | None = option(None, help="NPUs of its instances, such as 0-3,8-11; none: the first that no pool names")
     kv_blocks: int | None = option(None, minimum=1, help="blocks of keys and values of an instance; none: as serving.kv_blocks")
     max_sequences: int | None = option(None, minimum=1, help="as serving.max_sequences, for this pool")
@@ -221,6 +222,7 @@ class ServingOptions:
     )
     async_scheduling: bool = option(True, help="the host plans the next iteration while the device works")
     jumps: bool = option(True, help="iterations whose plan does not change are simulated as one event")
+    gpu_hour_usd: float | None = option(None, above=0, help="price of an NPU for an hour; none: costs are not known", unit="USD")
     seed: int = option(1, minimum=0, help="seed of all random numbers")
     warmup_s: float = option(0.0, minimum=0, help="the steady window begins so long after the first arrival", unit="s")
     model: ServedModel | None = option(None, help="the model; none: those of serving.models")

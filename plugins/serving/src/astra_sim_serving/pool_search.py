@@ -1,4 +1,7 @@
-"""Which pools of instances serve most: ways to share NPUs among instances, and the highest rate of each that meets the SLO."""
+"""Which pools of instances serve most: ways to share NPUs among instances, and the highest rate of each that meets the SLO.
+
+With prices the rate for a dollar counts, and candidates stay within a budget of dollars an hour.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from astra_sim.commands import Plugins, Progress, shared_plugins
 from astra_sim_serving.experiment import ServingExperiment
 from astra_sim_serving.options import AutoscaleOptions, PoolOptions, SloOptions
 from astra_sim_serving.parts import Parts
+from astra_sim_serving.prices import SECONDS_PER_HOUR, prices_of
 from astra_sim_serving.serving import serve
 from astra_sim_serving.sweep import ServingRow
 
@@ -22,22 +26,42 @@ PRECISION = 1.05
 
 DOES_NOT_FIT = "the model does not fit"
 _DOUBLINGS = 10
-_OWN = ("role", "instances", "tensor_parallel", "expert_parallel", "npus")
+_SEARCHED = ("role", "instances", "tensor_parallel", "expert_parallel", "pipeline_parallel", "data_parallel", "npus")
+"""Options of a pool that a candidate has instead."""
+
+
+@attrs.frozen
+class Division:
+    """The NPUs of an instance: ranks that share products, stages, and ranks with requests of their own."""
+
+    tensor: int
+    pipeline: int = 1
+    data: int = 1
+
+    @property
+    def npus(self) -> int:
+        """NPUs of an instance."""
+        return self.tensor * self.pipeline * self.data
+
+    def __str__(self) -> str:
+        pipeline, data = (f" {name} {degree}" if degree > 1 else "" for name, degree in (("PP", self.pipeline), ("DP", self.data)))
+        return f"TP {self.tensor}{pipeline}{data}"
 
 
 @attrs.frozen
 class PoolCandidate:
-    """Pools of instances: role, instances and tensor parallelism of each."""
+    """Pools of instances: role, instances and the division of each; `usd_per_hour` if there are prices."""
 
-    pools: tuple[tuple[str, int, int], ...]
+    pools: tuple[tuple[str, int, Division], ...]
+    usd_per_hour: float | None = None
 
     @property
     def npus(self) -> int:
         """NPUs of all instances."""
-        return sum(instances * tensor for _, instances, tensor in self.pools)
+        return sum(instances * division.npus for _, instances, division in self.pools)
 
     def __str__(self) -> str:
-        return " + ".join(f"{instances} {role} TP {tensor}" for role, instances, tensor in self.pools)
+        return " + ".join(f"{instances} {role} {division}" for role, instances, division in self.pools)
 
 
 @attrs.frozen
@@ -54,52 +78,125 @@ class PoolChoice:
         """Requests a second within the SLO at that rate."""
         return None if self.row is None else float(self.row.document["goodput"]["requests_s"])
 
+    @property
+    def goodput_per_usd(self) -> float | None:
+        """Requests within the SLO at that rate for a dollar, if there are prices."""
+        usd = self.candidate.usd_per_hour
+        return None if usd is None or self.goodput is None else self.goodput * SECONDS_PER_HOUR / usd
+
+    @property
+    def value(self) -> float:
+        """The number by which choices are compared: the rate, or with prices that for a dollar an hour."""
+        return (self.rate or 0.0) / (self.candidate.usd_per_hour or 1.0)
+
     def document(self) -> dict[str, Any]:
-        """As JSON has it."""
-        pools = [dict(zip(("role", "instances", "tensor_parallel"), pool, strict=True)) for pool in self.candidate.pools]
-        return {"pools": pools, "npus": self.candidate.npus, "rate": self.rate, "goodput_requests_s": self.goodput, "why": self.why}
+        """As JSON has it; degrees of pipelines and data parallelism are left out if they are 1."""
+        pools = []
+        for role, instances, division in self.candidate.pools:
+            degrees = {"pipeline_parallel": division.pipeline, "data_parallel": division.data}
+            above = {name: degree for name, degree in degrees.items() if degree > 1}
+            pools.append({"role": role, "instances": instances, "tensor_parallel": division.tensor, **above})
+        usd = self.candidate.usd_per_hour
+        cost = {} if usd is None else {"usd_per_hour": usd, "goodput_requests_per_usd": self.goodput_per_usd}
+        return {
+            "pools": pools,
+            "npus": self.candidate.npus,
+            "rate": self.rate,
+            "goodput_requests_s": self.goodput,
+            **cost,
+            "why": self.why,
+        }
 
 
-def candidates(npus: int, shared: int) -> Iterator[PoolCandidate]:
-    """Instances that do both, and those for prompts beside those for answers, of 1, 2, 4, ... NPUs each that divide `shared`."""
-    sizes = [1 << power for power in range(npus.bit_length()) if 1 << power <= npus and shared % (1 << power) == 0]
-    for size in sizes:
-        yield PoolCandidate((("both", npus // size, size),))
-    for prompt, answer in itertools.product(sizes, sizes):
-        for count in range(1, (npus - answer) // prompt + 1):
-            left = (npus - count * prompt) % answer
-            if left < prompt:  # else another instance for prompts would be free
-                yield PoolCandidate((("prefill", count, prompt), ("decode", (npus - count * prompt) // answer, answer)))
+@attrs.frozen
+class SearchSpace:
+    """The divisions of an instance by its role, and budgets: NPUs, and dollars an hour by the price of an NPU-hour of each role."""
+
+    npus: int
+    divisions: Mapping[str, Sequence[Division]]
+    prices: Mapping[str, float] | None = None
+    usd_per_hour: float | None = None
+
+    def candidates(self) -> Iterator[PoolCandidate]:
+        """Instances that do both, and those for prompts beside those for answers: each with as many as the budgets allow."""
+        for division in self.divisions["both"]:
+            most = self._most("both", division)
+            if most:
+                yield self._candidate(("both", most, division))
+        for prompt, answer in itertools.product(self.divisions["prefill"], self.divisions["decode"]):
+            for count in range(1, self._most("prefill", prompt) + 1):
+                beside = ("prefill", count, prompt)
+                most = self._most("decode", answer, beside)
+                if most and not self._most("prefill", prompt, beside, ("decode", most, answer)):  # else another for prompts would be free
+                    yield self._candidate(beside, ("decode", most, answer))
+
+    def _most(self, role: str, division: Division, *beside: tuple[str, int, Division]) -> int:
+        """Instances that the budgets allow beside others."""
+        most = (self.npus - sum(instances * each.npus for _, instances, each in beside)) // division.npus
+        if self.prices is not None and self.usd_per_hour is not None:
+            left = self.usd_per_hour * (1 + 1e-9) - self._usd(beside)
+            most = min(most, math.floor(left / (division.npus * self.prices[role])))
+        return max(0, most)
+
+    def _usd(self, pools: Sequence[tuple[str, int, Division]]) -> float:
+        """Dollars of pools for an hour."""
+        prices = self.prices or {}
+        return sum(prices[role] * instances * division.npus for role, instances, division in pools)
+
+    def _candidate(self, *pools: tuple[str, int, Division]) -> PoolCandidate:
+        return PoolCandidate(pools, None if self.prices is None else self._usd(pools))
 
 
 def search_pools(
-    case: ServingExperiment, npus: int, progress: Progress, plugins: Plugins | None = None
+    case: ServingExperiment, npus: int, progress: Progress, plugins: Plugins | None = None, usd_per_hour: float | None = None
 ) -> tuple[list[PoolChoice], PoolChoice | None]:
-    """The choices for at most `npus` NPUs, and the one with the highest rate.
+    """The choices for at most `npus` NPUs and `usd_per_hour` dollars an hour, and the best: that with the highest rate.
 
-    A candidate that misses the SLO at the highest rate so far is not looked at any further. Raises InputError.
+    With prices it is that with the highest rate for a dollar. A candidate that misses the SLO at the rate at which it would be the best is
+    not looked at any further. Raises InputError.
     """
     plugins = plugins or shared_plugins()
     parts = Parts(case, plugins)
     _check(parts, npus)
-    listed = list(candidates(npus, _shared(parts)))
+    listed = list(_space(parts, npus, usd_per_hour).candidates())
+    if not listed:
+        raise InputError(f"{parts.where}: no instance costs at most {usd_per_hour} USD an hour; expected a larger --usd-per-hour")
     choices: list[PoolChoice] = []
     best: PoolChoice | None = None
     for number, candidate in enumerate(listed):
         progress.stage(f"pools {number + 1} of {len(listed)}", number / len(listed), 1 / len(listed))
         search = _RateSearch(case, _tables(candidate, case.table["serving"]), progress, plugins)
-        choice = search.run(candidate, parts.options.requests.rate or 1.0, None if best is None else best.rate)
-        if choice.rate is not None and (best is None or best.rate is None or choice.rate > best.rate):
+        to_beat = None if best is None else best.rate if candidate.usd_per_hour is None else best.value * candidate.usd_per_hour
+        choice = search.run(candidate, parts.options.requests.rate or 1.0, to_beat)
+        if choice.rate is not None and (best is None or choice.value > best.value):
             best = choice
         choices.append(choice)
     return choices, best
 
 
-def _shared(parts: Parts) -> int:
-    """The numbers that tensor parallelism must divide: query heads, and experts if these are shared as wholes."""
-    shares_experts = any(pool.expert_parallel > 1 for pool in parts.options.pool)
-    model = parts.models[""].model
-    return math.gcd(model.heads, model.experts) if shares_experts else model.heads
+def _space(parts: Parts, npus: int, usd_per_hour: float | None) -> SearchSpace:
+    """What is searched: tensor parallelism, and kinds of parallelism that a pool of the role has. Raises InputError without prices."""
+    options, model = parts.options, parts.models[""].model
+    prices = prices_of(options, parts.where)
+    if usd_per_hour is not None and prices is None:
+        raise InputError(f"{parts.where}: serving.gpu_hour_usd is missing; expected a price for --usd-per-hour {usd_per_hour:g}")
+    shares_experts = any(pool.expert_parallel > 1 for pool in options.pool)
+    shared = math.gcd(model.heads, model.experts) if shares_experts else model.heads
+    degrees = [1 << power for power in range(npus.bit_length())]
+    divisions, of_role = {}, {}
+    for role in ("both", "prefill", "decode"):
+        number = next((number for number, pool in enumerate(options.pool) if pool.role == role), 0)
+        pool = options.pool[number]
+        stages = [degree for degree in degrees if degree <= model.layers] if pool.pipeline_parallel > 1 else [1]
+        ranks = degrees if pool.data_parallel > 1 else [1]
+        divisions[role] = [
+            Division(tensor, pipeline, data)
+            for tensor, pipeline, data in itertools.product(degrees, stages, ranks)
+            if shared % tensor == 0 and tensor * pipeline * data <= npus and not (shares_experts and model.experts % (tensor * data))
+        ]
+        if prices is not None:
+            of_role[role] = prices[number]
+    return SearchSpace(npus, divisions, of_role or None, usd_per_hour)
 
 
 def _check(parts: Parts, npus: int) -> None:
@@ -113,8 +210,12 @@ def _check(parts: Parts, npus: int) -> None:
         raise InputError(f"{where}.requests has no rate, which a search of pools changes")
     if options.autoscale != AutoscaleOptions():
         raise InputError(f"{where}.autoscale is given; expected a fixed number of instances for a search of pools")
-    if any(pool.pipeline_parallel > 1 or pool.data_parallel > 1 for pool in options.pool):
-        raise InputError(f"{where}.pool has pipeline_parallel or data_parallel; expected tensor_parallel alone for a search of pools")
+    for number, pool in enumerate(options.pool):
+        if pool.data_parallel > 1 and not parts.models[""].model.experts:
+            raise InputError(
+                f"{where}.pool.{number}: data_parallel is {pool.data_parallel}; expected 1 for a search of pools, since ranks of a dense"
+                " model are as instances"
+            )
     if parts.tables is not None:
         raise InputError(
             f"{parts.where}: compute.tables is given, of one tensor_parallel; expected a compute model alone for a search of pools"
@@ -127,11 +228,12 @@ def _tables(candidate: PoolCandidate, serving: Mapping[str, Any]) -> list[dict[s
     """The pools as an experiment has them, with the options of a pool of the same role, or of the first."""
     pools: Sequence[Mapping[str, Any]] = serving.get("pool") or [{}]
     result = []
-    for role, instances, tensor in candidate.pools:
+    for role, instances, division in candidate.pools:
         base = next((pool for pool in pools if pool.get("role", PoolOptions().role) == role), pools[0])
-        experts = {"expert_parallel": tensor} if base.get("expert_parallel", 1) != 1 else {}
-        copied = {key: value for key, value in base.items() if key not in _OWN}
-        result.append({**copied, "role": role, "instances": instances, "tensor_parallel": tensor, **experts})
+        experts = {"expert_parallel": division.tensor * division.data} if base.get("expert_parallel", 1) != 1 else {}
+        copied = {key: value for key, value in base.items() if key not in _SEARCHED and (key != "exchange" or division.data > 1)}
+        degrees = {"tensor_parallel": division.tensor, "pipeline_parallel": division.pipeline, "data_parallel": division.data}
+        result.append({**copied, "role": role, "instances": instances, **degrees, **experts})
     return result
 
 

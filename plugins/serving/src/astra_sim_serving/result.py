@@ -25,7 +25,7 @@ COLUMNS = (
 )  # fmt: skip
 """Columns of the file of requests; if there are several models, `model` follows."""
 OF_MODEL = (
-    "requests", "throughput", "ttft_s", "tpot_s", "itl_s", "e2e_s", "queue_s", "goodput", "kv", "scaling", "speculation", "lora",
+    "requests", "throughput", "ttft_s", "tpot_s", "itl_s", "e2e_s", "queue_s", "goodput", "kv", "cost", "scaling", "speculation", "lora",
     "explanation",
 )  # fmt: skip
 """What the JSON object has of each of several models, as far as there is some, besides `npus`."""
@@ -57,6 +57,7 @@ class ServingResult:
     scaling: dict[str, float] | None = None
     models: dict[str, ServingResult] = attrs.field(factory=dict)
     fleet: ServingResult | None = None
+    usd: float | None = None
 
     @property
     def finished(self) -> list[RequestSequence]:
@@ -131,6 +132,7 @@ class ServingResult:
             "queue_s": summarize(each.scheduled - each.request.arrival for each in finished),
             "goodput": self._goodput(span),
             "kv": self._kv(),
+            **({} if self.usd is None else {"cost": self._cost(self.usd, tokens)}),
             "instances": [self._instance(each, span) for each in self.instances],
             **({} if self.scaling is None else {"scaling": self.scaling}),
             **({} if self.speculation is None else {"speculation": self.speculation.document()}),
@@ -175,6 +177,16 @@ class ServingResult:
         slo = {key: value for key, value in attrs.asdict(self.slo).items() if value is not None}
         met = sum(map(self.meets_slo, self.sequences))
         return {"requests_s": _rate(met, span), "fraction": met / len(self.sequences) if self.sequences else None, "slo": slo}
+
+    def _cost(self, usd: float, tokens: int) -> dict[str, float | None]:
+        """Dollars of the run, of an hour, and of a million tokens of answers; and requests within the SLO for a dollar."""
+        met = sum(map(self.meets_slo, self.sequences))
+        return {
+            "usd": usd,
+            "usd_per_hour": _rate(usd * 3600, self.makespan_s),
+            "usd_per_million_output_tokens": usd * 1e6 / tokens if tokens else None,
+            "goodput_requests_per_usd": met / usd if usd else None,
+        }
 
     def _kv(self) -> dict[str, Any]:
         blocks = sum(each.scheduler.cache.blocks for each in self.instances)

@@ -13,6 +13,7 @@ from astra_sim_serving.building import FleetBuilder
 from astra_sim_serving.experiment import ServingExperiment, read_experiment
 from astra_sim_serving.instance import ServingInstance
 from astra_sim_serving.parts import Parts
+from astra_sim_serving.prices import add_costs, prices_of
 from astra_sim_serving.result import ServingResult
 
 
@@ -34,7 +35,9 @@ def serve(
         experiment = ServingExperiment(copy.deepcopy(dict(experiment)))
     elif not isinstance(experiment, ServingExperiment):
         experiment = read_experiment(experiment)
-    fleet, result = FleetBuilder(Parts(experiment, plugins)).build(on_progress, timeline)
+    parts = Parts(experiment, plugins)
+    prices = prices_of(parts.options, parts.where)
+    fleet, result = FleetBuilder(parts).build(on_progress, timeline)
     try:
         fleet.run()
     except KeyboardInterrupt:
@@ -49,6 +52,8 @@ def serve(
         for name, part in result.models.items():
             pools = [fleet.scaler.pools[number] for number, model in fleet.models.items() if model == name]
             part.scaling = fleet.scaler.document(begin, begin + result.makespan_s, pools)
+    if prices is not None:
+        add_costs(result, fleet, parts.options, prices)
     if fleet.hand_over is not None:
         transfers = fleet.hand_over.transfers
         result.transfer_s, result.transfers = transfers.total_s, transfers.count
