@@ -1,7 +1,8 @@
 """Other programs beside astra: python3 dev.py bench peers.
 
 Each program that an environment variable names (`PROGRAMS`) runs the same input as `astra`, in whole processes, alternately; CPU time
-counts; with the results of both. Programs that are not named are left out: none is fetched, and none is shipped.
+counts; with the results of both. Programs that are not named are left out: none is fetched, and none is shipped. If one gives no
+answer (it aborts, does not end, or prints something else), its row gives the reason, and the others are measured all the same.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import re
 import resource
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -18,7 +20,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 
 from astra_sim_chakra import Node, NodeType, write_nodes
 
@@ -33,18 +35,30 @@ PROGRAMS = {
 }
 """The variables that name the programs: `AnalyticalAstra`, `AstraSim_Analytical_Congestion_Unaware`, `gem5.opt` with ASTRA-sim 1.0's
 Garnet, `booksim`, and a Python that can import `scalesim`."""
-ROUNDS, LONG_S = 3, 20.0
-"""How often both run, unless the other program takes so long."""
+ROUNDS, LONG_S, LIMIT_S = 3, 20.0, 600.0
+"""How often both run, unless the other program takes `LONG_S`; a process that is not at its end after `LIMIT_S` is killed."""
 MIB = 1 << 20
 
 
 class Input(NamedTuple):
-    """One input for both: the arguments of the other program and of `astra`, and how the answer is found in what each prints."""
+    """One input for both: the arguments of the other program and of `astra`, and how the answer is found in what each prints.
+
+    `their_status` is the exit status of the other program if all went well.
+    """
 
     theirs: Sequence[str]
     ours: Sequence[str]
     their_answer: str
     our_answer: Callable[[Any], float]
+    their_status: int = 0
+
+
+class NoAnswer(Exception):
+    """Why a program gave no answer, in a few words, and what it printed."""
+
+    def __init__(self, reason: str, printed: str = "") -> None:
+        super().__init__(f"{reason}\n{printed[-2000:]}")
+        self.reason = reason
 
 
 def _system_1(algorithm: str, dimensions: int) -> str:
@@ -70,6 +84,7 @@ def astra1(npus: int, folder: Path) -> Input:
     network = {
         "topology-name": "Hierarchical", "dimensions-count": 1, "topologies-per-dim": ["Ring"], "dimension-type": ["N"],
         "units-count": [npus], "links-count": [2], "link-latency": [500], "link-bandwidth": [50],
+        "nic-latency": [0], "router-latency": [0], "hbm-latency": [500], "hbm-bandwidth": [370], "hbm-scale": [0],
     }  # fmt: skip
     (folder / "network.json").write_text(json.dumps(network))
     (folder / "system.txt").write_text(_system_1("ring", 1))
@@ -140,7 +155,8 @@ def booksim(topology: str, rate: float, folder: Path) -> Input:
     ours = ["traffic", "--platform", platform, "--network", network, "--rate", str(rate), "--warm-up", "10000", "--period", "10000"]
     ours += ["--periods", "3", "--json"]
     answer = r"Packet latency average = ([\d.]+) \("
-    return Input([str(folder / "config")], ours, answer, lambda found: float(found["rates"][0]["packet_latency"]))
+    status = 255  # of a run that is at its end
+    return Input([str(folder / "config")], ours, answer, lambda found: float(found["rates"][0]["packet_latency"]), status)
 
 
 def scale_sim(size: int, folder: Path) -> Input:
@@ -185,16 +201,47 @@ CASE_OF: dict[tuple[str, str], Callable[[Path], Input]] = {
 }
 
 
-def used(command: Sequence[str], folder: Path) -> tuple[float, str]:
-    """CPU seconds of a process, and what it printed. Raises CalledProcessError."""
+def used(command: Sequence[str], folder: Path, status: int = 0) -> tuple[float, str]:
+    """CPU seconds of a process, and what it printed. Raises NoAnswer if it does not end with a status."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=folder)
+    with (folder / "printed").open("w+", encoding="utf-8", errors="replace") as printed:  # a pipe would wait for whatever else has it
+        try:
+            process = subprocess.Popen(command, stdout=printed, stderr=subprocess.STDOUT, cwd=folder, start_new_session=True)
+        except OSError as error:
+            raise NoAnswer(f"not started: {error.strerror}") from None
+        try:
+            ended = process.wait(LIMIT_S)
+        except subprocess.TimeoutExpired:
+            raise NoAnswer(f"no end in {LIMIT_S:g} s", _text(printed)) from None
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)  # with what it has started
+                process.wait()
+        text = _text(printed)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, done.stdout
+    if ended != status:
+        raise NoAnswer(f"ended by {signal.Signals(-ended).name}" if ended < 0 else f"ended with status {ended}", text)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, text
+
+
+def _text(printed: TextIO) -> str:
+    printed.seek(0)
+    return printed.read()
+
+
+def _number(answer: str, printed: str) -> float:
+    """The last answer in what a program printed. Raises NoAnswer."""
+    try:
+        return float(re.findall(answer, printed)[-1])
+    except (IndexError, ValueError):
+        raise NoAnswer("no answer in what it printed", printed) from None
 
 
 def beside(program: str, make: Callable[[Path], Input]) -> list[str] | None:
-    """The figures of a row: CPU seconds of both, how many times as fast astra is, and both answers; None without the program."""
+    """The figures of a row: CPU seconds of both, how many times as fast astra is, and both answers; None without the program.
+
+    The first cell of a program that gives no answer has the reason. Raises NoAnswer if ours gives none.
+    """
     binary = os.environ.get(PROGRAMS[program])
     if not binary:
         return None
@@ -203,18 +250,20 @@ def beside(program: str, make: Callable[[Path], Input]) -> list[str] | None:
         given = make(folder)
         theirs, ours = [], []
         for _ in range(ROUNDS):
-            seconds, their_text = used([binary, *given.theirs], folder)
+            try:
+                seconds, printed = used([binary, *given.theirs], folder, given.their_status)
+                their_answer = _number(given.their_answer, printed)
+            except NoAnswer as error:
+                print(f"{program}: {error}", file=sys.stderr)
+                return [error.reason, "", "", ""]
             theirs.append(seconds)
-            seconds, our_text = used([sys.executable, "-m", "astra_sim", *given.ours], folder)
+            seconds, printed = used([sys.executable, "-m", "astra_sim", *given.ours], folder)
             ours.append(seconds)
             if theirs[-1] > LONG_S:
                 break
-        answer = re.findall(given.their_answer, their_text)
         shutil.rmtree(folder / "theirs", ignore_errors=True)
-    if not answer:
-        raise SystemExit(f"{binary}: no answer in what it printed:\n{their_text[-2000:]}")
     their_s, our_s = statistics.median(theirs), statistics.median(ours)
-    answers = f"{float(answer[-1]):g}, {given.our_answer(json.loads(our_text[our_text.index('{') :])):g}"
+    answers = f"{their_answer:.10g}, {given.our_answer(json.loads(printed[printed.index('{') :])):.10g}"
     return [f"{their_s:.2f}", f"{our_s:.2f}", f"{their_s / our_s:.1f}", answers]
 
 

@@ -116,7 +116,7 @@ def places(pages: Sequence[Path]) -> dict[tuple[str, str], Path]:
 
 
 def write(pages: Sequence[Path], environment: Environment, names: Sequence[str]) -> None:
-    """Measure the tables of pages, or those of some benchmarks, and write them there. What cannot be measured stays as it is.
+    """Measure the tables of pages, or those of some benchmarks, and write them there.
 
     Raises Failure if a benchmark fails, or has no such table.
     """
@@ -149,18 +149,21 @@ def variables(environment: Environment) -> dict[str, str]:
 
 
 def with_table(text: str, place: str, headings: Cells, rows: Sequence[MeasuredRow], stamp: str) -> str:
-    """A page with a table in its place, `BENCHMARK/TABLE`. Rows that were not measured stay as they are there. Raises Failure."""
+    """A page with a table in its place, `BENCHMARK/TABLE`. Raises Failure.
+
+    Rows that were not measured are left out, so that all figures are of the date under the table; if none was, the table stays as it is.
+    """
     match = next((each for each in PLACE.finditer(text) if "/".join(each.group(1, 2)) == place), None)
     if match is None:
         raise Failure(f"dev.py: the page has no place for {place}")
+    cells = [[*labels, *figures] for labels, figures in rows if figures is not None]
+    if not cells:
+        return text
     columns = len(rows[0][0])
-    before = {tuple(cells[:columns]): cells[columns:] for cells in cells_of(match.group(3))[1:]}
-    nothing = ["not measured", *[""] * (len(headings) - columns - 1)]
-    cells = [[*labels, *(before.get(tuple(labels), nothing) if figures is None else figures)] for labels, figures in rows]
     lines = [f"| {' | '.join(each)} |" for each in (headings, *cells)]
     lines.insert(1, f"|{'|'.join('---' if column < columns else '---:' for column in range(len(headings)))}|")
-    total = sum(figures is None for _, figures in rows)
-    note = f" Not measured then, so as before: {total} of {len(rows)} rows." if total else ""
+    missing = len(rows) - len(cells)
+    note = f" Not measured, so not here: {missing} of {len(rows)} rows." if missing else ""
     return text[: match.start(3)] + "\n".join(lines) + f"\n\nMeasured {stamp}{note}\n" + text[match.end(3) :]
 
 

@@ -55,7 +55,11 @@ def test_the_page_has_the_rows_and_columns_that_are_measured(place: str) -> None
     text = next(match[2] for match in figures.PLACE.findall(TEXT) if "/".join(match[:2]) == place)
     headings, *rows = figures.cells_of(text)
     assert headings == list(table.headings)
-    assert [row[: table.labels] for row in rows] == [list(row.labels) for row in table.rows]
+    on_page, known = [row[: table.labels] for row in rows], [list(row.labels) for row in table.rows]
+    assert on_page == [labels for labels in known if labels in on_page]
+    left_out = re.search(r"Not measured, so not here: (\d+) of (\d+) rows\.", text)
+    missing, total = map(int, left_out.groups()) if left_out else (0, len(known))
+    assert (len(on_page), total) == (len(known) - missing, len(known))
     assert {len(row) for row in rows} == {len(headings)}
     assert re.search(r"^Measured \d{4}-\d\d-\d\d, \S+, \d+ processors?, Python 3\.", text, re.MULTILINE)
 
@@ -82,11 +86,17 @@ def test_a_table_is_written_between_its_marks() -> None:
     assert figures.with_table(text, "speed/hops", HEADINGS, rows, STAMP) == text
 
 
-def test_rows_that_cannot_be_measured_stay() -> None:
+def test_rows_that_were_not_measured_are_left_out() -> None:
     rows: list[Any] = [(["ring"], ["3", "c"]), (["torus"], None), (["mesh"], None)]
     text = figures.with_table(PAGE, "speed/hops", HEADINGS, rows, STAMP)
-    assert "| ring | 3 | c |\n| torus | 2 | b |\n| mesh | not measured |  |\n" in text
-    assert "Not measured then, so as before: 2 of 3 rows." in text
+    assert "| ring | 3 | c |\n\nMeasured 2026-11-22, x86_64" in text
+    assert "Not measured, so not here: 2 of 3 rows." in text
+    assert "torus" not in text
+    assert "mesh" not in text
+
+
+def test_a_table_of_which_nothing_was_measured_keeps_its_date() -> None:
+    assert figures.with_table(PAGE, "speed/hops", HEADINGS, [(["ring"], None), (["torus"], None)], STAMP) == PAGE
 
 
 def test_a_page_without_the_place_is_an_error(tmp_path: Path) -> None:
@@ -128,7 +138,8 @@ def test_benchmarks_are_run_for_the_tables_of_a_page(tmp_path: Path, monkeypatch
     monkeypatch.setattr(figures, "BENCHMARKS", tmp_path)
     figures.write([page], _ThisPython(), ["speed"])
     text = page.read_text()
-    assert "| ring | 7 | e |\n| torus | 2 | b |\n" in text
+    assert "| ring | 7 | e |\n\nMeasured" in text
+    assert "torus" not in text
     assert "<!-- figures: speed/empty -->\n| case | n |\n|---|---:|\n| one | 1 |\n" in text
     (tmp_path / "speed.py").write_text("raise SystemExit(3)")
     with pytest.raises(Failure, match=r"the benchmark speed failed \(status 3\)"):
@@ -149,33 +160,92 @@ def test_a_benchmark_prints_tables_and_refuses_unknown_ones(monkeypatch: pytest.
     assert "there is no table 'other'; the names are hops" in capsys.readouterr().err
 
 
+# -- Growth ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("seconds", "limit_s", "figure", "reason"),
+    [
+        ("size", 60.0, "1.00", ""),
+        ("size**1.3", 60.0, "1.30", "layers: an exponent of 1.30, above 1.15"),
+        ("1 / 0", 60.0, "ended with an error", "layers: ended with an error"),
+        ("time.sleep(60)", 0.5, "no end in 0.5 s", "layers: no end in 0.5 s"),
+    ],
+)
+def test_growth_beyond_the_work_fails(seconds: str, limit_s: float, figure: str, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    growth = runpy.run_path(str(figures.BENCHMARKS / "exponents.py"))
+    inside = growth["_row"].__globals__
+    monkeypatch.setitem(inside, "MEASURE", f"import sys, time\nsize = int(sys.argv[3])\nprint([{seconds}, 0])")
+    monkeypatch.setitem(inside, "LIMIT_S", limit_s)
+    case = next(each for each in growth["RUNS"] if each.name == "layers")
+    assert figure in growth["_row"](case)
+    assert inside["failed"] == ([reason] if reason else [])
+
+
 # -- Other programs ----------------------------------------------------------------------------------------------------
 
 OTHERS = {
     "ASTRA-sim 1.0": "print('all passes finished at time: 1234')",
     "ASTRA-sim 2.x": "print('[I] <workload>: sys[0] finished, 99 cycles, exposed')",
     "Garnet": "print('all passes finished at time: 5')",
-    "BookSim 2": "print('Packet latency average = 12.5 (1 samples)')",
+    "BookSim 2": "print('Packet latency average = 12.5 (1 samples)'); sys.exit(255)",
     "SCALE-Sim": "print('Compute cycles: 7')",
 }
-"""What stands in for each program: it prints an answer as that does, if it gets arguments."""
+"""What is in place of each program: it prints an answer and ends as that does, if it gets arguments."""
+
+
+def beside(program: str, script: str, folder: Path, monkeypatch: pytest.MonkeyPatch, limit_s: float = 60.0) -> tuple[str, str, str, str]:
+    """The figures of a program's first case, with a script in its place."""
+    peers = runpy.run_path(str(figures.BENCHMARKS / "peers.py"))
+    make = next(make for (each, _), make in peers["CASE_OF"].items() if each == program)
+    monkeypatch.delenv(peers["PROGRAMS"][program], raising=False)
+    assert peers["beside"](program, make) is None
+    other = folder / "other"
+    other.write_text(f"#!{sys.executable}\nimport os, sys, time\nassert len(sys.argv) > 1\n{script}\n")
+    other.chmod(0o755)
+    monkeypatch.setenv(peers["PROGRAMS"][program], str(other))
+    monkeypatch.setitem(peers["beside"].__globals__, "ROUNDS", 1)
+    monkeypatch.setitem(peers["used"].__globals__, "LIMIT_S", limit_s)
+    theirs, ours, ratio, answers = peers["beside"](program, make)
+    return theirs, ours, ratio, answers
 
 
 @pytest.mark.parametrize("program", OTHERS)
 def test_other_programs_run_beside_ours(program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    peers = runpy.run_path(str(figures.BENCHMARKS / "peers.py"))
-    (case, make) = next((case, make) for (each, case), make in peers["CASE_OF"].items() if each == program)
-    monkeypatch.delenv(peers["PROGRAMS"][program], raising=False)
-    assert peers["beside"](program, make) is None
-    other = tmp_path / "other"
-    other.write_text(f"#!{sys.executable}\nimport sys\nassert len(sys.argv) > 1\n{OTHERS[program]}\n")
-    other.chmod(0o755)
-    monkeypatch.setenv(peers["PROGRAMS"][program], str(other))
-    monkeypatch.setitem(peers["beside"].__globals__, "ROUNDS", 1)
-    theirs, ours, ratio, answers = peers["beside"](program, make)
+    theirs, ours, ratio, answers = beside(program, OTHERS[program], tmp_path, monkeypatch)
     assert float(theirs) > 0
     assert float(ours) > 0
     assert float(ratio) == pytest.approx(float(theirs) / float(ours), abs=0.3)
     its, own = answers.split(", ")
     assert its in OTHERS[program]
-    assert float(own) > 0, case
+    assert float(own) > 0
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ("print('Compute cycles: 7', flush=True); os.abort()", "ended by SIGABRT"),
+        ("print('Compute cycles: 7'); sys.exit(3)", "ended with status 3"),
+        ("os.fork(); time.sleep(600)", "no end in 2 s"),
+        ("sys.stdout.buffer.write(bytes(range(256)))", "no answer in what it printed"),
+        ("print('Compute cycles: none')", "no answer in what it printed"),
+        ("", "no answer in what it printed"),
+    ],
+)
+def test_the_row_of_a_program_without_an_answer_gives_the_reason(
+    script: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert beside("SCALE-Sim", script, tmp_path, monkeypatch, limit_s=2.0) == (reason, "", "", "")
+    assert f"SCALE-Sim: {reason}" in capsys.readouterr().err
+
+
+def test_a_number_of_a_program_that_is_none_is_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = "print('Packet latency average = 1.2.3 (1 samples)'); sys.exit(255)"
+    assert beside("BookSim 2", script, tmp_path, monkeypatch)[0] == "no answer in what it printed"
+
+
+def test_the_row_of_a_program_that_cannot_be_started_gives_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    peers = runpy.run_path(str(figures.BENCHMARKS / "peers.py"))
+    monkeypatch.setenv(peers["PROGRAMS"]["BookSim 2"], str(tmp_path / "missing"))
+    make = peers["CASE_OF"]["BookSim 2", "mesh 8x8, uniform 0.1"]
+    assert peers["beside"]("BookSim 2", make) == ["not started: No such file or directory", "", "", ""]
