@@ -204,19 +204,13 @@ CASE_OF: dict[tuple[str, str], Callable[[Path], Input]] = {
 def used(command: Sequence[str], folder: Path, status: int = 0) -> tuple[float, str]:
     """CPU seconds of a process, and what it printed. Raises NoAnswer if it does not end with a status."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    with (folder / "printed").open("w+", encoding="utf-8", errors="replace") as printed:  # a pipe would wait for whatever else has it
+    with (folder / "printed").open("w+", encoding="utf-8", errors="replace") as printed:  # a pipe is open as long as any process has it
         try:
-            process = subprocess.Popen(command, stdout=printed, stderr=subprocess.STDOUT, cwd=folder, start_new_session=True)
+            ended = subprocess.run(command, check=False, stdout=printed, stderr=subprocess.STDOUT, cwd=folder, timeout=LIMIT_S).returncode
         except OSError as error:
             raise NoAnswer(f"not started: {error.strerror}") from None
-        try:
-            ended = process.wait(LIMIT_S)
         except subprocess.TimeoutExpired:
             raise NoAnswer(f"no end in {LIMIT_S:g} s", _text(printed)) from None
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)  # with what it has started
-                process.wait()
         text = _text(printed)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if ended != status:

@@ -147,6 +147,13 @@ def test_benchmarks_are_run_for_the_tables_of_a_page(tmp_path: Path, monkeypatch
     assert page.read_text() == text
 
 
+def test_processes_of_a_benchmark_keep_compiled_modules(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    variables = figures.variables(_ThisPython())
+    assert "PYTHONDONTWRITEBYTECODE" not in variables
+    assert variables["PATH"] == os.environ["PATH"]
+
+
 def test_a_benchmark_prints_tables_and_refuses_unknown_ones(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     tables = [FigureTable("hops", ("case", "n"), [Row(["ring"], lambda: ["5"]), Row(["torus"], lambda: None)])]
     monkeypatch.setattr(sys, "argv", ["speed.py"])
@@ -226,7 +233,7 @@ def test_other_programs_run_beside_ours(program: str, tmp_path: Path, monkeypatc
     [
         ("print('Compute cycles: 7', flush=True); os.abort()", "ended by SIGABRT"),
         ("print('Compute cycles: 7'); sys.exit(3)", "ended with status 3"),
-        ("os.fork(); time.sleep(600)", "no end in 2 s"),
+        ("os.fork(); time.sleep(30)", "no end in 2 s"),
         ("sys.stdout.buffer.write(bytes(range(256)))", "no answer in what it printed"),
         ("print('Compute cycles: none')", "no answer in what it printed"),
         ("", "no answer in what it printed"),
