@@ -103,6 +103,7 @@ CACHES = (
     "digests",
     "bandwidths",
     "systems: loads of links",
+    "systems: wiring",
 )
 
 

@@ -18,6 +18,7 @@ from astra_sim.fabric.destination_order import destination_order_of
 from astra_sim.fabric.graph import DimensionGraph, uniform_links_of, wires_of
 from astra_sim.fabric.routes import NextLinkOrder, Routes, TieRule
 from astra_sim.fabric.ties import tie_by_destination, tie_first
+from astra_sim.memo import cached
 from astra_sim.platform import Dimension, Group, LogicalDimension, Platform
 from astra_sim.schedule import PeerRun
 
@@ -215,6 +216,7 @@ class _Carried:
         self.after = min(self.after, after)
 
 
+@cached("systems: wiring", 64)
 def wiring_of(dimension: Dimension, rules: RouteRules = _USUAL) -> Wiring | None:
     """The graph of a dimension; None if it is too large. Raises InputError if its topology does not list its links."""
     if (dimension.topology.link_count() or 0) > MOST_LINKS:

@@ -68,6 +68,7 @@ class AutoAlgorithm(Algorithm):
     route_rules: RouteRules = attrs.field(factory=RouteRules)
     candidates: dict[str, Algorithm] = attrs.field(factory=dict)
     _picks: dict[tuple[Collective, int, int, LogicalDimension | Group], Selection] = attrs.field(factory=dict)
+    _switched: dict[int | None, bool] = attrs.field(factory=dict)
 
     @property
     def content(self) -> Hashable:
@@ -94,8 +95,9 @@ class AutoAlgorithm(Algorithm):
     def _without_forecast(self, request: Request, logical: LogicalDimension | Group) -> str:
         assert self.platform is not None
         number = 0 if len(self.platform.dimensions) == 1 else logical.physical
-        switched = number is None or are_switched(self.platform.physical or self.platform.dimensions[number])
-        return names.without_forecast(request.collective, request.ranks, switched)
+        if number not in self._switched:
+            self._switched[number] = number is None or are_switched(self.platform.physical or self.platform.dimensions[number])
+        return names.without_forecast(request.collective, request.ranks, self._switched[number])
 
     def _forecasts(self, request: Request, loads: Loads) -> Sequence[CostEstimate]:
         """Of the algorithms that can carry out a request, and whose time can be foretold."""
