@@ -92,6 +92,7 @@ def build(experiment: Experiment, plugins: Plugins) -> Components:
     run = experiment.run_options()
     engine = find_engine(run.engine, plugins, f"{experiment.where('run')}: engine")
     sections = _plugin_sections(experiment, plugins)
+    _check_workload(experiment)
     names: dict[str, str] = {}
     maker = _Maker(experiment, plugins, names)
     for kind in DEFAULTS:
@@ -185,19 +186,20 @@ def build(experiment: Experiment, plugins: Plugins) -> Components:
 
 
 def _plugin_sections(experiment: Experiment, plugins: Plugins) -> list[PluginSection]:
-    """The sections of an experiment that are of plugins, in the order in which plugins list them.
-
-    Raises InputError, also if there is no workload.
-    """
+    """The sections of an experiment that are of plugins, in the order in which plugins list them. Raises InputError."""
     plugin_sections = []
     for kind in SECTION_KINDS if experiment.plugin_sections else ():
         for name in plugins.components(kind):
             if name in experiment.plugin_sections:
                 provider, where = plugins.get(kind, name), experiment.where(name)
                 plugin_sections.append(PluginSection(kind, provider, options_of(provider, experiment.plugin_sections[name], where), where))
+    return plugin_sections
+
+
+def _check_workload(experiment: Experiment) -> None:
+    """Raise InputError if there is no workload."""
     if "workload" not in experiment.sections:
         raise InputError("no workload is given (--workload FILE or plugin:NAME, or an experiment file)")
-    return plugin_sections
 
 
 def _variations(sections: Sequence[PluginSection], platform: Platform) -> list[Variation]:
@@ -225,6 +227,7 @@ def check_options(experiment: Experiment, plugins: Plugins) -> None:
     """Raise InputError if a component is unknown or has no such option, or a value is not one of the option's, without making any."""
     experiment.run_options()
     _plugin_sections(experiment, plugins)
+    _check_workload(experiment)
     maker = _Maker(experiment, plugins, {})
     for kind in DEFAULTS:
         if kind != "platform" and (provider := maker.provider(kind)) is not None:
