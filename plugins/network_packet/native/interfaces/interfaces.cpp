@@ -118,7 +118,7 @@ void Interfaces::make_packet(int l, Cycle now) {
   int vc = idle_from(spec.out, injection_port.pointer, rules.vcs);
   if (vc < 0) vc = idle_from(spec.out, 0, injection_port.pointer);
   if (vc < 0) {
-    credits_->wait_for_credit(spec.out);
+    credits_->wait_for_credit(spec.out, now);
     return;
   }
   injection_port.pointer = vc + 1 == rules.vcs ? 0 : vc + 1;
@@ -146,7 +146,7 @@ void Interfaces::send_flit(int l, Cycle now) {
   const std::uint16_t vc = injection_port.vcs.front();
   const std::uint32_t number = injection_port.packets.front();
   if (credits_->count(c, vc) == 0) {
-    credits_->wait_for_credit(c);
+    credits_->wait_for_credit(c, now);
     return;
   }
   Packet& packet = (*packets_)[number];

@@ -75,8 +75,8 @@ void CreditChannels::take_called(int c, Cycle now) {
   take_due(c, now, [&](const Credit& credit) { serializers_.call_sender(c, credit); });
 }
 
-void CreditChannels::wait_for_credit(int c) {
-  if (clock_->units_differ()) take(c, clock_->now());  // or it would be woken in the past, which the clock takes for the future
+void CreditChannels::wait_for_credit(int c, Cycle now) {
+  take(c, now);  // or it would be woken in the past, which the clock takes for the future
   Channel& channel = at(channels_, c);
   if (!channel.credits.empty()) {
     clock_->wake(at(links_, c).source, channel.credits.front().time);

@@ -45,8 +45,14 @@ class CreditChannels {
       return take_called(c, now);
     take_due(c, now, [](const Credit&) {});
   }
-  // Wakes the sender when a credit comes.
-  void wait_for_credit(int c);
+  // Whether a virtual channel has that many credits by cycle `now`. Those that have come are only taken if there are too few without them.
+  [[gnu::always_inline]] bool has_credits(int c, int vc, int needed, Cycle now) {
+    if (count(c, vc) >= needed && !serializers_.any()) return true;
+    take(c, now);
+    return count(c, vc) >= needed;
+  }
+  // Wakes the sender when a credit comes after cycle `now`.
+  void wait_for_credit(int c, Cycle now);
 
   int count(int c, int vc) const { return at(counts_, at(channels_, c).first_count + vc); }
   void use(int c, int vc) { --at(counts_, at(channels_, c).first_count + vc); }

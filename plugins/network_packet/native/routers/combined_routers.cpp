@@ -152,9 +152,9 @@ void CombinedRouters::receive(int c, const Flit& flit, Cycle now) {
 }
 
 [[gnu::always_inline]] inline bool CombinedRouters::may_go(int c, const InputVc& vc, Cycle now) {
-  credits_->take(vc.out, now);
-  if (vc.out_vc < 0 ? idle_vc(c, vc) >= 0 : credits_->count(vc.out, vc.out_vc) > 0) return true;
-  credits_->wait_for_credit(vc.out);
+  if (vc.out_vc < 0) credits_->take(vc.out, now);
+  if (vc.out_vc < 0 ? idle_vc(c, vc) >= 0 : credits_->has_credits(vc.out, vc.out_vc, 1, now)) return true;
+  credits_->wait_for_credit(vc.out, now);
   return false;
 }
 

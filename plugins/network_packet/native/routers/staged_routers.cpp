@@ -127,7 +127,7 @@ template <class Words>
     }
     const std::uint64_t* const free = credits_->idle(vc.out);
     int out_vc = next_bit(free, vc.first_vc, vc.end_vc);
-    if (out_vc < 0) credits_->wait_for_credit(vc.out);
+    if (out_vc < 0) credits_->wait_for_credit(vc.out, r.now);
     for (; out_vc >= 0; out_vc = next_bit(free, out_vc + 1, vc.end_vc)) r.scratch.heads.ask(local, vc.out_port * width_ + out_vc, local);
   });
   if (several == 0) return any;
@@ -145,7 +145,7 @@ template <class Words>
   int chosen = next_bit(free, std::max<int>(vc.first_vc, r.of_vcs.of_input[local] - base), vc.end_vc);
   if (chosen < 0) chosen = next_bit(free, vc.first_vc, vc.end_vc);
   if (chosen < 0) {
-    credits_->wait_for_credit(vc.out);
+    credits_->wait_for_credit(vc.out, r.now);
     return false;
   }
   r.of_vcs.move_on(local, base + chosen);
@@ -162,13 +162,13 @@ template <class Words>
   credits_->give_vc(vc.out, out_vc);
 }
 
-[[gnu::always_inline]] inline bool StagedRouters::has_room(const InputVc& vc) const {
+[[gnu::always_inline]] inline bool StagedRouters::has_room(const InputVc& vc, Cycle now) {
   int needed = 1;
   if (rules_->cut_through()) {
     const Flit& flit = vc.buffer.front();
     if (flit.head) needed = (*packets_)[flit.packet].flits;
   }
-  return credits_->count(vc.out, vc.out_vc) >= needed;
+  return credits_->has_credits(vc.out, vc.out_vc, needed, now);
 }
 
 inline int StagedRouters::input_of_switch(const InputVc& vc) const {
@@ -199,11 +199,10 @@ template <class Words>
   r.scratch.asks.begin(r.of_switch);
   r.each(kSwitching, [&](int local) __attribute__((always_inline)) {
     const InputVc& vc = r.vcs[local];
-    credits_->take(vc.out, r.now);
-    if (has_room(vc)) {
+    if (has_room(vc, r.now)) {
       ask_for_switch(r, local, vc, r.scratch.asks);
     } else {
-      credits_->wait_for_credit(vc.out);
+      credits_->wait_for_credit(vc.out, r.now);
     }
   });
 }
@@ -254,7 +253,7 @@ template <class Words>
   InputVc& vc = r.vcs[ask.tag];
   const Cycle cycle = clock_->cycles_of(r.number, 1);
   r.next_vc[ask.input] = vc.number + rules_->input_speedup;
-  if (rules_->speculative && (vc.state != VcState::active || !has_room(vc))) return;
+  if (rules_->speculative && (vc.state != VcState::active || !has_room(vc, r.now))) return;
   inputs_->forward(vc, r.now, cycle);
   const bool idle = vc.state == VcState::idle;
   const bool empty = vc.arrived == 0;

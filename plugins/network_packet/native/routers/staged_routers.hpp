@@ -136,7 +136,7 @@ class StagedRouters {
   void check_heads(const InputVc* vcs, const std::vector<int>& heads) const;
   void check_asks(const InputVc* vcs, const std::vector<Ask>& asks) const;
   // The next buffer has room for the flit in front or, with cut-through, for the whole packet.
-  bool has_room(const InputVc& vc) const;
+  bool has_room(const InputVc& vc, Cycle now);
 
   std::uint64_t* starting(int r, const Router& router, Cycle since) {
     return &sets_[router.first_word + (kStarting + (index(clock_->own_cycle(r, since)) & (kStartingSets - 1))) * router.words];
