@@ -150,6 +150,7 @@ void Network::send_all(Cycle cycle) {
       group = rest;
     }
   }
+  for (Group& group : groups_) group.look();
 }
 
 int Network::split(int from, const std::vector<int>& members) {
@@ -204,9 +205,7 @@ void Network::merge(int into, Cycle cycle) {
 
 Cycle Network::next_cycle() const {
   Cycle next = later_.empty() ? kNever : later_.top().cycle;
-  for (const Group& group : groups_) {
-    if (!group.members.empty()) next = std::min(next, group.domain->next());
-  }
+  for (const Group& group : groups_) next = std::min(next, group.next);
   return next;
 }
 
@@ -224,9 +223,10 @@ bool Network::advance(std::int64_t until) {
     now_ = next;
     const Cycle last = groups_.size() > 1 ? next : std::min(until / clock_ps_, later_.empty() ? kNever : later_.top().cycle);
     for (Group& group : groups_) {
-      if (group.members.empty() || group.domain->next() != next) continue;
+      if (group.next != next) continue;
       keys_.clear();
       now_ = group.domain->run(next, last, keys_);
+      group.look();
       for (std::uint64_t key : keys_) {
         arrived.insert(arrived.end(), group.numbers[key].begin(), group.numbers[key].end());
         group.numbers[key].clear();

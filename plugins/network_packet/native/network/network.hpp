@@ -56,6 +56,8 @@ class Network : public MessageNetwork {
     std::vector<int> members;
     std::vector<std::vector<std::uint64_t>> numbers;  // of a message, by member; its number in the domain is its place here
     std::vector<std::uint64_t> free;
+    Cycle next = kNever;  // cycle in which the domain has something to do, if the group has members
+    void look() { next = members.empty() ? kNever : domain->next(); }
   };
   // A message that is sent in a cycle that has not been run yet.
   struct Later {
