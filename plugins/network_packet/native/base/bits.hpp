@@ -40,6 +40,17 @@ inline int next_bit(const std::uint64_t* words, int first, int end) {
   }
 }
 
+// The first number from `turn` on and below `end`; if there is none, the first from `first` on, which is no more than `turn`; or -1.
+inline int next_in_turn(const std::uint64_t* words, int turn, int first, int end) {
+  if (end > 64) {
+    const int chosen = next_bit(words, turn, end);
+    return chosen >= 0 ? chosen : next_bit(words, first, end);
+  }
+  const std::uint64_t bits = *words & (~0ULL >> (64 - end)) & (~0ULL << first);
+  const std::uint64_t rest = turn < end ? bits & (~0ULL << turn) : 0;
+  return bits == 0 ? -1 : lowest(rest != 0 ? rest : bits);
+}
+
 // The first of a set of numbers below 64 from `first` on, going round. The set is not empty.
 inline int next_round(std::uint64_t bits, int first) { return (lowest(std::rotr(bits, first)) + first) & 63; }
 

@@ -41,7 +41,8 @@ class RingBuffer {
 
   void pop() {
     --size_;
-    head_ = (head_ + 1) & (size_ == 0 ? 0 : mask_);  // an empty one begins again in front, which is in the cache
+    // An empty one begins again in front, which is in the cache. A product, as a branch would often be mispredicted.
+    head_ = ((head_ + 1) & mask_) * static_cast<std::uint32_t>(size_ != 0);
   }
 
  private:

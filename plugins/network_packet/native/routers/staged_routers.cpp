@@ -142,8 +142,7 @@ template <class Words>
 [[gnu::always_inline]] inline bool StagedRouters::allocate_alone(const Running<Words>& r, int local, InputVc& vc) {
   const std::uint64_t* const free = credits_->idle(vc.out);
   const int base = vc.out_port * width_;
-  int chosen = next_bit(free, std::max<int>(vc.first_vc, r.of_vcs.of_input[local] - base), vc.end_vc);
-  if (chosen < 0) chosen = next_bit(free, vc.first_vc, vc.end_vc);
+  const int chosen = next_in_turn(free, std::max<int>(vc.first_vc, r.of_vcs.of_input[local] - base), vc.first_vc, vc.end_vc);
   if (chosen < 0) {
     credits_->wait_for_credit(vc.out, r.now);
     return false;
