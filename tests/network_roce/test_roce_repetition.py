@@ -18,13 +18,14 @@ US = 1_000_000  # ps
 
 
 class Send(NamedTuple):
-    """A message of a round; `reply`: bytes that come back once it has arrived, `later`: ps after the start of the round."""
+    """A message of a round; `reply`: bytes that come back once it has arrived, `later`: ps after the start of the round, `queue`: its own."""
 
     source: int
     destination: int
     bytes: int
     later: int
     reply: int
+    queue: int = -1
 
 
 class Script(NamedTuple):
@@ -43,6 +44,7 @@ SENDS = st.builds(
     bytes=st.sampled_from([0, 1000, 30_000, 77_777]),
     later=st.sampled_from([0, 0, 0, 500, 2_000_000]),
     reply=st.sampled_from([0, 0, 20_000]),
+    queue=st.sampled_from([-1, 0, 0, 1]),
 ).filter(lambda send: send.source != send.destination)
 
 
@@ -69,7 +71,7 @@ def play(made: RoceNetwork, script: Script) -> list[object]:
         going = 0
         for send in sends:
             replies[number] = send
-            made.inject(now + send.later, [Message(number, send.source, send.destination, send.bytes)])
+            made.inject(now + send.later, [Message(number, send.source, send.destination, send.bytes, send.queue)])
             number, going = number + 1, going + 1
         horizon, waits = now, 0
         while going:
@@ -131,6 +133,9 @@ def written(folder: Path, text: str) -> str:
             {"link_down": ("40:0:6",)},
             {"load_balancing": "adaptive"},
             {"rto_us": 20.0},
+            {"connections": "queue"},
+            {"connections": "queue", "error_rate": 0.001, "rto_us": 100.0},
+            {"connections": "queue", "rto_us": 20.0},
         ]
     ),
     script=scripts(),

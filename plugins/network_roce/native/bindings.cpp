@@ -79,6 +79,7 @@ Settings settings_of(const nb::dict& table) {
                                                                                                                          s.header_bytes);
   fields("ack_bytes", s.ack_bytes)("shortest_ack_bytes", s.shortest_ack_bytes)("pause_bytes", s.pause_bytes)("gap_bytes", s.gap_bytes);
   fields("telemetry_bytes", s.telemetry_bytes)("start_rounds", s.start_rounds)("complete_at_arrival", s.complete_at_arrival);
+  fields("connections", s.connections);
   fields("reserve_bytes", s.reserve_bytes)("resume_margin_bytes", s.resume_margin_bytes)("thresholds_wrap", s.thresholds_wrap);
   fields("pauses", s.pauses)("marking", s.marking)("windows", s.windows)("common_window", s.common_window);
   fields("variable_window", s.variable_window)("pacing", s.pacing)("acks_first", s.acks_first);
@@ -261,8 +262,9 @@ NB_MODULE(_core, module) {
           "failures"_a, "dimensions"_a, "places"_a, "is_switch"_a, "named"_a, "middles"_a)
       .def("inject",
            [](Network& self, std::int64_t time, std::uint64_t number, NodeId source, NodeId destination, std::int64_t bytes,
-              std::int32_t traffic_class) {
-             self.inject(ticks_of(time, self.settings()), {number, source, destination, bytes, priority_group(traffic_class)});
+              std::int32_t traffic_class, std::int32_t queue, std::uint64_t tag) {
+             self.inject(ticks_of(time, self.settings()),
+                         {number, source, destination, bytes, priority_group(traffic_class), connection_of(self.settings(), queue, tag)});
            })
       .def("advance", &advance, "until"_a.none())
       .def("keep",

@@ -101,10 +101,10 @@ std::string why_waiting(const Parts& parts) {
            (never ? "; rto_us = 0 means that they are not sent again" : "");
   }
   const std::int64_t timeout = parts.settings.retransmission / parts.settings.ticks_per_ns;
-  const std::int64_t trip = parts.routes.round_trip_ns(flow->message.source, flow->message.destination);
+  const std::int64_t trip = parts.routes.round_trip_ns(flow->ends.source, flow->ends.destination);
   std::string text = ": " + std::to_string(Endpoints::kMostTimeouts) + " timeouts in a row brought no acknowledgement (" + lost + ")";
   if (trip > timeout) {
-    text += "; a packet from NPU " + std::to_string(flow->message.source) + " to NPU " + std::to_string(flow->message.destination) +
+    text += "; a packet from NPU " + std::to_string(flow->ends.source) + " to NPU " + std::to_string(flow->ends.destination) +
             " and its acknowledgement take " + microseconds(trip) + " us and rto_us is " + microseconds(timeout) + ", expected more";
   }
   return text;
@@ -128,7 +128,7 @@ std::string explain_deadlock(const Parts& parts) {
     const Flow& flow = parts.flows[id];
     if (!flow.under_way) continue;
     if (++lines > kMostLines) return text + "\n  ...";
-    text += "\n  NPU " + std::to_string(flow.message.source) + " to NPU " + std::to_string(flow.message.destination) + ": " +
+    text += "\n  NPU " + std::to_string(flow.ends.source) + " to NPU " + std::to_string(flow.ends.destination) + ": " +
             std::to_string(flow.acknowledged) + " of " + std::to_string(flow.bytes) + " bytes acknowledged";
   }
   return text;

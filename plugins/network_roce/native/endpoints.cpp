@@ -10,10 +10,7 @@ void Endpoints::receive(PacketId id) {
   Flow& flow = flows_[packet.flow];
   if (!flow.under_way) return discard(id);
   const Answer answer = settings_.out_of_order ? in_any_order(packet.flow, packet) : in_order(flow, packet);
-  if (flow.receiver.expected >= flow.bytes && flow.receiver.received < 0) {
-    flow.receiver.received = events_.now();
-    if (settings_.complete_at_arrival) delivered.push_back({flow.message.number, false});
-  }
+  if (flow.receiver.expected >= flow.message.end) note_arrivals(packet.flow);
   if (answer == Answer::nothing) return discard(id);
   packet.kind = answer == Answer::ack ? Kind::ack : Kind::nack;
   if (answer == Answer::nack) ++monitor_.refusals;
@@ -23,6 +20,23 @@ void Endpoints::receive(PacketId id) {
   const LinkId nic = path_choices_.interface_back(packet.flow);
   if (nic == kNone) return discard(id);
   nics_.acknowledge(nic, id);
+}
+
+void Endpoints::note_arrivals(FlowId id) {
+  Flow& flow = flows_[id];
+  note_arrival(flow, flow.message);
+  if (!flow.has_more()) return;
+  for (FlowMessage& message : flows_.behind(id)) {
+    if (flow.receiver.expected < message.end) return;
+    note_arrival(flow, message);
+  }
+}
+
+void Endpoints::note_arrival(Flow& flow, FlowMessage& message) {
+  if (message.received >= 0) return;
+  message.received = events_.now();
+  flow.receiver.kept = message.end;
+  if (settings_.complete_at_arrival) delivered.push_back({message.number, false});
 }
 
 Endpoints::Answer Endpoints::in_order(Flow& flow, const Packet& packet) {
@@ -35,7 +49,8 @@ Endpoints::Answer Endpoints::in_order(Flow& flow, const Packet& packet) {
   if (events_.now() < flow.receiver.refuse_again && flow.receiver.last_refused == flow.receiver.expected) return Answer::nothing;
   flow.receiver.refuse_again = events_.now() + settings_.nack_gap;
   flow.receiver.last_refused = flow.receiver.expected;
-  if (settings_.back_to_chunk) flow.receiver.expected -= flow.receiver.expected % settings_.chunk_bytes;
+  if (settings_.back_to_chunk)
+    flow.receiver.expected = std::max(flow.receiver.kept, flow.receiver.expected - flow.receiver.expected % settings_.chunk_bytes);
   return Answer::nack;
 }
 
@@ -48,8 +63,8 @@ Endpoints::Answer Endpoints::in_any_order(FlowId id, const Packet& packet) {
   } else {
     flow.receiver.expected = std::max(flow.receiver.expected, packet.sequence + packet.payload);
     while (!early.empty() && *early.begin() <= flow.receiver.expected) {
-      flow.receiver.expected =
-          std::max(flow.receiver.expected, std::min<std::int64_t>(*early.begin() + settings_.payload_bytes, flow.bytes));
+      flow.receiver.expected = std::max(flow.receiver.expected, std::min<std::int64_t>(*early.begin() + settings_.payload_bytes,
+                                                                                       flows_.message_of(id, *early.begin()).end));
       early.erase(early.begin());
     }
   }
@@ -57,7 +72,7 @@ Endpoints::Answer Endpoints::in_any_order(FlowId id, const Packet& packet) {
 }
 
 bool Endpoints::acknowledges(const Flow& flow) const {
-  return flow.receiver.expected >= std::min(settings_.ack_interval_bytes, flow.bytes) ||
+  return flow.receiver.expected >= std::min(settings_.ack_interval_bytes, flow.message.end) ||
          flow.receiver.expected % settings_.chunk_bytes == 0;
 }
 
@@ -65,10 +80,10 @@ void Endpoints::answer(PacketId id) {
   const Packet& packet = packets_[id];
   Flow& flow = flows_[packet.flow];
   if (!flow.under_way) return discard(id);
-  ++(packet.kind == Kind::nack ? flow.counts.nacks : flow.counts.acks);
-  if (packet.marked) ++flow.counts.marked_acks;
+  ++(packet.kind == Kind::nack ? flow.message.counts.nacks : flow.message.counts.acks);
+  if (packet.marked) ++flow.message.counts.marked_acks;
   const std::int64_t chunk = settings_.back_to_chunk ? packet.sequence - packet.sequence % settings_.chunk_bytes : packet.sequence;
-  const std::int64_t upto = packet.sequence >= flow.bytes ? flow.bytes : chunk;  // the last chunk may be short
+  const std::int64_t upto = std::max(chunk, flows_.whole_messages(packet.flow, packet.sequence));  // the last chunk may be short
   if (upto > flow.acknowledged) {
     grow(flow, upto - flow.acknowledged);
     flow.acknowledged = upto;
@@ -77,8 +92,13 @@ void Endpoints::answer(PacketId id) {
   }
   flow.next_byte = std::max(flow.next_byte, flow.acknowledged);
   const LinkId nic = flow.nic;
+  while (flow.acknowledged >= flow.message.end && flow.has_more()) {
+    complete(flow);
+    flows_.take_next(packet.flow);
+  }
   if (flow.finished()) {
-    complete(packet.flow);
+    complete(flow);
+    end(packet.flow);
   } else {
     if (packet.kind == Kind::nack) go_back(flow, false);
     congestion_.acknowledged(packet.flow, id);
@@ -88,17 +108,20 @@ void Endpoints::answer(PacketId id) {
   nics_.serve(nic);
 }
 
-void Endpoints::complete(FlowId id) {
-  const Flow& flow = flows_[id];
-  if (!settings_.complete_at_arrival) delivered.push_back({flow.message.number, false});
-  delivered.push_back({flow.message.number, true});
+void Endpoints::complete(const Flow& flow) {
+  const FlowMessage& message = flow.message;
+  if (!settings_.complete_at_arrival) delivered.push_back({message.number, false});
+  delivered.push_back({message.number, true});
   ++monitor_.messages;
   if (monitor_.keeps_flows) {
-    monitor_.flows.push_back({flow.message.number, flow.message.source, flow.message.destination, flow.message.source_port, flow.bytes,
-                              flow.message.sent, flow.message.started, flow.receiver.received, events_.now(), flow.counts.packets,
-                              flow.counts.acks, flow.counts.nacks, flow.counts.marked_acks});
+    monitor_.flows.push_back({message.number, flow.ends.number, flow.ends.source, flow.ends.destination, flow.ends.source_port,
+                              message.bytes, message.sent, message.started, message.received, events_.now(), message.counts.packets,
+                              message.counts.acks, message.counts.nacks, message.counts.marked_acks});
   }
-  monitor_.packets += flow.counts.packets;
+  monitor_.packets += message.counts.packets;
+}
+
+void Endpoints::end(FlowId id) {
   if (id < early_.size()) early_[id].clear();
   flows_.end(id);
 }

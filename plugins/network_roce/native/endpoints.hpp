@@ -65,7 +65,13 @@ class Endpoints {
   // The time until the next timeout. Those in a row double, up to 64 times, and are drawn from there to twice that: messages that were lost
   // together are not sent together again.
   Tick patience(const Flow& flow);
-  void complete(FlowId id);
+  // The receiver has all bytes of the first message, and perhaps of those behind it.
+  void note_arrivals(FlowId id);
+  void note_arrival(Flow& flow, FlowMessage& message);
+  // The first message of a queue pair is acknowledged.
+  void complete(const Flow& flow);
+  // So are all messages of a queue pair.
+  void end(FlowId id);
   void discard(PacketId id);
 
   const Settings& settings_;

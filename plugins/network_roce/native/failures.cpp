@@ -44,8 +44,8 @@ void Failures::move_pair(FlowId id) {
   Flow& flow = parts_.flows[id];
   const LinkId nic = parts_.path_choices.interface(flow, false);
   if (flow.under_way && nic == kNone) {
-    throw Deadlock("NPU " + std::to_string(flow.message.source) + " has lost its last way to NPU " +
-                   std::to_string(flow.message.destination) + ", while a message was under way");
+    throw Deadlock("NPU " + std::to_string(flow.ends.source) + " has lost its last way to NPU " + std::to_string(flow.ends.destination) +
+                   ", while a message was under way");
   }
   if (flow.under_way) {
     flow.nic = nic;

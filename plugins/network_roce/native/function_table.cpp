@@ -24,7 +24,7 @@ int inject(void* pointer, std::int64_t time, const astra_message_v2* messages, s
       const astra_message_v2& message = messages[place];
       state.network->inject(ticks_of(time, state.network->settings()),
                             {message.number, static_cast<NodeId>(message.source), static_cast<NodeId>(message.destination), message.bytes,
-                             priority_group(message.traffic_class)});
+                             priority_group(message.traffic_class), connection_of(state.network->settings(), message.queue, message.flow)});
     }
   });
 }

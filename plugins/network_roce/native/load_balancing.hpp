@@ -63,7 +63,7 @@ class PathChoices {
   std::vector<LinkId> path(const Flow& flow) const {
     std::vector<LinkId> ports;
     for (const bool back : {false, true}) {
-      const NodeId target = back ? flow.message.source : flow.message.destination;
+      const NodeId target = back ? flow.ends.source : flow.ends.destination;
       LinkId port = interface(flow, back);
       while (port != kNone) {
         ports.push_back(port);
@@ -81,7 +81,7 @@ class PathChoices {
   // The interface of an NPU for the packets of a message, or for its acknowledgements.
   LinkId interface(const Flow& flow, bool back) const {
     const auto next_hops =
-        routes_.next_hops(back ? flow.message.destination : flow.message.source, back ? flow.message.source : flow.message.destination);
+        routes_.next_hops(back ? flow.ends.destination : flow.ends.source, back ? flow.ends.source : flow.ends.destination);
     return next_hops.empty() ? kNone : next_hops.size() == 1 ? next_hops[0] : next_hops[hash(flow, back, 0) % next_hops.size()];
   }
   // The same of acknowledgements, kept.
@@ -109,7 +109,7 @@ class PathChoices {
     const Flow& flow = flows_[packet.flow];
     const bool back = packet.kind != Kind::data;
     if (!back && settings_.goes_around()) return around(link, id);
-    const auto next_hops = routes_.next_hops(node, back ? flow.message.source : flow.message.destination);
+    const auto next_hops = routes_.next_hops(node, back ? flow.ends.source : flow.ends.destination);
     const auto count = static_cast<std::uint32_t>(next_hops.size());
     if (count == 0) return kNone;
     if (count == 1) return next_hops[0];
@@ -119,7 +119,7 @@ class PathChoices {
       case Balancing::spray_round_robin:
         return next_hops[rotations_[node]++ % count];
       case Balancing::flowlet:
-        return next_hops[flowlet(node, packet.flow, flow.message.number) % count];
+        return next_hops[flowlet(node, packet.flow, flow.ends.number) % count];
       case Balancing::adaptive:
         return emptiest(next_hops);
       default:
@@ -130,7 +130,7 @@ class PathChoices {
   // The port of a packet of data that may go around: at its first switch it gets a switch to go to first, or none.
   LinkId around(LinkId link, PacketId id) {
     const NodeId node = plan_.links[link].target;
-    const NodeId destination = flows_[packets_[id].flow].message.destination;
+    const NodeId destination = flows_[packets_[id].flow].ends.destination;
     std::uint32_t& middle = packets_.middle(id);
     if (plan_.links[link].source < plan_.npus) {
       middle = random_.below(static_cast<std::uint32_t>(plan_.middles.size()));
@@ -172,9 +172,9 @@ class PathChoices {
   static constexpr std::uint32_t kDestinationPort = 100;
 
   std::uint32_t hash(const Flow& flow, bool back, std::uint32_t seed) const {
-    const std::uint32_t from = plan_.addresses[flow.message.source];
-    const std::uint32_t to = plan_.addresses[flow.message.destination];
-    const std::uint32_t port = flow.message.source_port;
+    const std::uint32_t from = plan_.addresses[flow.ends.source];
+    const std::uint32_t to = plan_.addresses[flow.ends.destination];
+    const std::uint32_t port = flow.ends.source_port;
     if (back) return murmur3<3>({to, from, kDestinationPort | port << 16}, seed);
     return murmur3<3>({from, to, port | kDestinationPort << 16}, seed);
   }

@@ -21,6 +21,7 @@ struct PauseRecord {
 // A message that has ended: its figures.
 struct FlowRecord {
   std::uint64_t number;
+  std::uint64_t first;  // message of its queue pair
   NodeId source;
   NodeId destination;
   std::uint16_t source_port;

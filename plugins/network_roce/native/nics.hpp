@@ -1,7 +1,7 @@
 // Network interfaces of NPUs: each sends acknowledgements and the packets of its queue pairs, in turn, as windows and rates allow.
 //
-// An interface is the port of a link that leaves an NPU. A queue pair is a message. If none may send, the interface sleeps until the
-// next one may.
+// An interface is the port of a link that leaves an NPU. A queue pair is a message, or several of a connection. If none may send, the
+// interface sleeps until the next one may.
 #pragma once
 
 #include <algorithm>
@@ -154,7 +154,8 @@ inline PacketId Nics::packet_of(FlowId id) {
   packet.queue = flow.queue;
   packet.flow = id;
   packet.sequence = flow.next_byte;
-  packet.payload = static_cast<std::uint32_t>(std::min<std::int64_t>(settings_.payload_bytes, flow.left()));
+  FlowMessage& message = flows_.message_of(id, flow.next_byte);
+  packet.payload = static_cast<std::uint32_t>(std::min<std::int64_t>(settings_.payload_bytes, message.end - flow.next_byte));
   packet.bytes = packet.payload + settings_.header_bytes + settings_.telemetry_bytes;
   packets_.stamp(number, events_.now());
   flows_.hold(id);
@@ -165,7 +166,7 @@ inline PacketId Nics::packet_of(FlowId id) {
     events_.at(events_.now() + settings_.retransmission, EventKind::timeout, id);
   }
   flow.next_byte += packet.payload;
-  flow.counts.packets += 1;
+  message.counts.packets += 1;
   const std::int64_t rate = settings_.pacing ? flow.rate : flow.line_rate;
   if (flow.last.bytes != packet.bytes || flow.last.rate != rate) {
     flow.last.bytes = packet.bytes;

@@ -19,7 +19,8 @@ struct MessageSpec {
   NodeId source;
   NodeId destination;
   std::int64_t bytes;
-  std::uint8_t queue;  // the priority group
+  std::uint8_t queue;       // the priority group
+  std::int64_t connection;  // of those from the source to the destination; 0: one for this message alone
 };
 
 // A message that waits for its start.
@@ -36,6 +37,7 @@ struct PendingSend {
   std::uint32_t rounds = 0;
   std::int64_t bytes = 0;
   std::uint8_t queue = 0;
+  std::uint32_t connection = 0;   // its label, or kNone where it has one for it alone
   std::vector<std::int64_t> way;  // its round trip, and the labels of the links on it, with the state that decides events there
 
   bool operator==(const PendingSend&) const = default;
@@ -86,7 +88,7 @@ struct Period {
   std::vector<Tick> timers;  // that it leaves behind, of messages that have ended: from its end on. They change nothing, but are events
   std::vector<Left> left;
   Totals totals;                    // its counters
-  std::vector<FlowRecord> flows;    // that ended in it; `number` is the message of this period
+  std::vector<FlowRecord> flows;    // that ended in it; `number` and `first` are messages of this period
   std::vector<PauseRecord> pauses;  // nodes and ports by label
 };
 

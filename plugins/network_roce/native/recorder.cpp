@@ -51,6 +51,7 @@ std::shared_ptr<const Period> Recorder::end(Tick now, const std::vector<Tick>& t
   for (std::size_t place = first_flow_; place < monitor.flows.size(); ++place) {
     FlowRecord record = monitor.flows[place].later(-began_);
     record.number = places_.at(record.number);
+    record.first = places_.at(record.first);
     period.flows.push_back(record);
   }
   for (std::size_t place = first_pause_; place < monitor.pauses.size(); ++place) {

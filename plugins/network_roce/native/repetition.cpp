@@ -82,6 +82,7 @@ PeriodState Repetition::period_state() const {
 std::vector<PendingSend> Repetition::label(const std::vector<Start>& waiting, Tick now) {
   links_met_.clear();
   nodes_met_.clear();
+  connections_met_.clear();
   std::vector<PendingSend> all;
   for (const Start& each : waiting) all.push_back(pending(each, now));
   return all;
@@ -89,20 +90,26 @@ std::vector<PendingSend> Repetition::label(const std::vector<Start>& waiting, Ti
 
 PendingSend Repetition::pending(const Start& start, Tick began) {
   const MessageSpec& message = start.message;
-  PendingSend pending{start.time - began, start.rounds, message.bytes, message.queue, {}};
+  PendingSend pending{start.time - began, start.rounds, message.bytes, message.queue, meet_connection(message), {}};
   Flow flow;
-  flow.message.source = message.source;
-  flow.message.destination = message.destination;
-  flow.message.source_port = start.port;
+  flow.ends.source = message.source;
+  flow.ends.destination = message.destination;
+  flow.ends.source_port = start.port;
   if (!parts_.settings.common_window) {
-    pending.way = {parts_.routes.round_trip_ns(flow.message.source, flow.message.destination),
-                   parts_.routes.product_bytes(flow.message.source, flow.message.destination)};
+    pending.way = {parts_.routes.round_trip_ns(flow.ends.source, flow.ends.destination),
+                   parts_.routes.product_bytes(flow.ends.source, flow.ends.destination)};
   }
   for (const LinkId link : parts_.path_choices.path(flow)) {
     meet(link, pending.way);
     meet(parts_.plan.reverse[link], pending.way);  // for pauses
   }
   return pending;
+}
+
+std::uint32_t Repetition::meet_connection(const MessageSpec& message) {
+  if (message.connection == 0) return kNone;
+  const auto label = static_cast<std::uint32_t>(connections_met_.size());
+  return connections_met_.try_emplace({message.connection, message.source, message.destination}, label).first->second;
 }
 
 void Repetition::meet(LinkId link, std::vector<std::int64_t>& way) {
@@ -135,8 +142,10 @@ void Repetition::stop_events() {
 
 void Repetition::note_deliveries() {
   if (!recorder_.records()) return;
-  // All that one packet brings is of its message.
   const std::vector<Delivery>& all = parts_.endpoints.delivered;
+  // All that one packet brings is of its message, but after a loss, which no period is worth to be recorded for.
+  const auto other = [&](const Delivery& each) { return each.number != all.front().number; };
+  if (std::any_of(all.begin(), all.end(), other)) return recorder_.stop();
   const bool arrived = std::any_of(all.begin(), all.end(), [](const Delivery& each) { return !each.sent; });
   const bool sent = std::any_of(all.begin(), all.end(), [](const Delivery& each) { return each.sent; });
   recorder_.deliver(parts_.events.now(), all.front().number, arrived, sent);
@@ -180,7 +189,8 @@ void Repetition::count_period() {
     record.number = start.message.number;
     record.source = start.message.source;
     record.destination = start.message.destination;
-    record.source_port = start.port;
+    record.first = player_.message(each.first).message.number;
+    record.source_port = player_.message(each.first).port;
     parts_.monitor.flows.push_back(record);
   }
   for (const PauseRecord& each : period.pauses) {

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <tuple>
 #include <vector>
 
 #include "event.hpp"
@@ -64,6 +66,7 @@ class Repetition {
   std::vector<PendingSend> label(const std::vector<Start>& waiting, Tick now);
   PendingSend pending(const Start& start, Tick began);
   void meet(LinkId link, std::vector<std::int64_t>& way);
+  std::uint32_t meet_connection(const MessageSpec& message);
   void stop_events();
   // Count the events of the period that was played back.
   void count_period();
@@ -71,6 +74,7 @@ class Repetition {
   Parts& parts_;
   Labels links_met_;  // in the period
   Labels nodes_met_;
+  std::map<std::tuple<std::int64_t, NodeId, NodeId>, std::uint32_t> connections_met_;
   Recorder recorder_;
   Player player_;
   bool enabled_;

@@ -27,6 +27,7 @@ struct PacketSettings {
 struct MessageSettings {
   std::uint32_t start_rounds = 0;   // rounds of its instant after which a message starts
   bool complete_at_arrival = true;  // else when the sender has its last acknowledgement
+  bool connections = true;          // messages of a queue of the system layer, or of a tag, share a queue pair
 };
 
 // The buffers of switches, with pauses (PFC) and marks (ECN).

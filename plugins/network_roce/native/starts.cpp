@@ -30,30 +30,36 @@ void Starts::take(std::uint32_t number) {
 }
 
 void Starts::begin(const Start& start) {
-  const MessageSpec& message = start.message;
+  const FlowEnds ends{start.message.source, start.message.destination, start.port, start.message.connection, start.message.number};
+  const FlowMessage message{{}, start.message.bytes, start.message.bytes, start.message.number, start.time, events_.now()};
+  const FlowId open = flows_.of_connection(ends, start.message.queue);
+  if (open == kNone) return begin(ends, start.message.queue, message);
+  flows_.put_behind(open, message);
+  nics_.update(open);
+  nics_.serve(flows_[open].nic);
+}
+
+void Starts::begin(const FlowEnds& ends, std::uint8_t queue, const FlowMessage& message) {
   const FlowId id = flows_.take();
   Flow& flow = flows_[id];
-  flow.message.number = message.number;
+  flow.message = message;
   flow.bytes = message.bytes;
-  flow.message.source = message.source;
-  flow.message.destination = message.destination;
-  flow.message.source_port = start.port;
-  flow.queue = message.queue;
-  flow.message.sent = start.time;
-  flow.message.started = flow.next_time = flow.timeout.since = events_.now();
+  flow.ends = ends;
+  flow.queue = queue;
+  flow.next_time = flow.timeout.since = events_.now();
   flow.nic = path_choices_.interface(flow, false);
   if (flow.nic == kNone) {
-    throw InvalidMessage("there is no route from NPU " + std::to_string(flow.message.source) + " to NPU " +
-                         std::to_string(flow.message.destination));
+    throw InvalidMessage("there is no route from NPU " + std::to_string(ends.source) + " to NPU " + std::to_string(ends.destination));
   }
   flow.rate = flow.line_rate = wires_.rate(flow.nic);
   const bool common = settings_.common_window;
-  flow.round_trip_ns = common ? routes_.longest_round_trip_ns() : routes_.round_trip_ns(flow.message.source, flow.message.destination);
+  flow.round_trip_ns = common ? routes_.longest_round_trip_ns() : routes_.round_trip_ns(ends.source, ends.destination);
   if (settings_.windows) {
-    flow.window = common ? routes_.largest_product_bytes() : routes_.product_bytes(flow.message.source, flow.message.destination);
+    flow.window = common ? routes_.largest_product_bytes() : routes_.product_bytes(ends.source, ends.destination);
     flow.window = std::max<std::int64_t>(1, flow.window);
     if (settings_.goes_around()) flow.window *= 2;  // there and on
   }
+  flows_.open_connection(id);
   path_choices_.begin(id);
   congestion_.begin(id);
   nics_.add(id);

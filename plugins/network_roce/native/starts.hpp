@@ -46,7 +46,9 @@ class Starts {
   void clear();
 
  private:
+  // A message begins: behind others of its connection, or with a queue pair of its own.
   void begin(const Start& start);
+  void begin(const FlowEnds& ends, std::uint8_t queue, const FlowMessage& message);
 
   const Settings& settings_;
   Events& events_;

@@ -1,4 +1,4 @@
-// Times and classes of the kernel, as the network has them.
+// Times, classes and connections of the kernel, as the network has them.
 #pragma once
 
 #include <algorithm>
@@ -22,6 +22,12 @@ inline Tick ticks_of(std::int64_t picoseconds, const Settings& settings) {
 // The queue of a traffic class: 1 to 7 as it is, since queue 0 is that of pauses.
 inline std::uint8_t priority_group(std::int32_t traffic_class) {
   return traffic_class < 1 ? kUsualGroup : static_cast<std::uint8_t>(std::min<std::int32_t>(traffic_class, kQueues - 1));
+}
+
+// The connection of a message: those of queues count from -1 down, those of tags from 1 up.
+inline std::int64_t connection_of(const Settings& settings, std::int32_t queue, std::uint64_t tag) {
+  if (!settings.connections) return 0;
+  return queue >= 0 ? ~std::int64_t{queue} : static_cast<std::int64_t>(tag);
 }
 
 }  // namespace astra::roce

@@ -106,7 +106,16 @@ class RoceNetwork(EventNetwork):
         self._is_new = False
         for message in messages:
             try:
-                self._core.inject(time, message.number, message.source, message.destination, message.bytes, message.traffic_class)
+                self._core.inject(
+                    time,
+                    message.number,
+                    message.source,
+                    message.destination,
+                    message.bytes,
+                    message.traffic_class,
+                    message.queue,
+                    message.flow,
+                )
             except (_core.InvalidMessage, TypeError) as error:
                 raise InputError(str(error)) from None
 

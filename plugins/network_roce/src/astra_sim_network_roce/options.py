@@ -21,6 +21,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "least_ack_bytes": 64,
         "pfc_bytes": 64,
         "completion": "arrival",
+        "connections": "queue",
         "start_rounds": 0,
         "blocked_pairs_hold": False,
         "rto_us": 1000.0,
@@ -47,6 +48,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "least_ack_bytes": 48,
         "pfc_bytes": 31,
         "completion": "ack",
+        "connections": "message",
         "start_rounds": 2,
         "blocked_pairs_hold": True,
         "rto_us": 0.0,
@@ -107,6 +109,12 @@ class RoceOptions:
         None,
         choices=("arrival", "ack"),
         help="a message has arrived with its last byte (default), or when the sender has the last acknowledgement (reference)",
+    )
+    connections: str | None = option(
+        None,
+        choices=("queue", "message"),
+        help="queue: messages from an NPU to another share a queue pair, on which they go one after another, those of each queue of the "
+        "system layer and the sends of each tag, as with NCCL (default); message: each has one of its own (reference)",
     )
 
     # Switches

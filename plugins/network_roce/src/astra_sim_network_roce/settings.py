@@ -73,6 +73,7 @@ def settings_of(options: RoceOptions) -> dict[str, Any]:
         "telemetry_bytes": _telemetry_bytes(options),
         "start_rounds": options.chosen("start_rounds"),
         "complete_at_arrival": options.chosen("completion") == "arrival",
+        "connections": options.chosen("connections") == "queue",
         "reserve_bytes": _RESERVE_BYTES,
         "resume_margin_bytes": _RESUME_MARGIN_BYTES,
         "thresholds_wrap": options.chosen("thresholds_wrap"),
