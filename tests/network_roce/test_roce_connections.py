@@ -7,8 +7,10 @@ from typing import Any
 
 import astra_sim
 import pytest
-from astra_sim.graph import Collective, Communicate, Compute, ExecutionGraph, LogicalDimension, Pass
+from astra_sim.graph import Communicate, Compute, ExecutionGraph, Pass
 from astra_sim.network import Message, MessageFigures
+from astra_sim.platform import LogicalDimension
+from astra_sim.schedule import Collective
 from astra_sim_network_roce.network import RoceNetwork
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -54,11 +56,11 @@ def test_a_later_message_goes_on_at_the_rate_that_the_first_has_come_to() -> Non
     """Four senders to one NPU: DCQCN has slowed them when their second messages begin, which begin at full rate on pairs of their own."""
     messages = [Message(2 * npu + place, npu, 4, 2_000_000, 0) for npu in range(4) for place in range(2)]
     options: dict[str, Any] = {"congestion_control": "dcqcn", "pfc": False, "windows": False}
-    marks = {}
+    marks: dict[str, int] = {}
     for connections in ("queue", "message"):
         made = network(STAR.format(5), connections=connections, **options)
         ends(made, messages)
-        marks[connections] = made.statistics()["marks"]
+        marks[connections] = int(str(made.statistics()["marks"]))
     assert 0 < marks["queue"] < marks["message"]
 
 
@@ -102,7 +104,9 @@ MESSAGES = st.lists(
         }
     ),
 )
-def test_all_messages_arrive_in_order_whatever_is_lost(sent: list[tuple[int, int, int, int]], options: dict[str, Any], tmp_path_factory: Any) -> None:
+def test_all_messages_arrive_in_order_whatever_is_lost(
+    sent: list[tuple[int, int, int, int]], options: dict[str, Any], tmp_path_factory: Any
+) -> None:
     path: Path = tmp_path_factory.mktemp("roce") / "clos.txt"
     path.write_text(clos(3, 2, 2))
     messages = [Message(number, source, target, size, queue) for number, (source, target, size, queue) in enumerate(sent)]

@@ -18,7 +18,7 @@ US = 1_000_000  # ps
 
 
 class Send(NamedTuple):
-    """A message of a round; `reply`: bytes that come back once it has arrived, `later`: ps after the start of the round, `queue`: its own."""
+    """A message of a round; `reply`: bytes that come back once it has arrived, `later`: ps after the start of the round."""
 
     source: int
     destination: int

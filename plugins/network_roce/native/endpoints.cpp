@@ -35,7 +35,7 @@ void Endpoints::note_arrivals(FlowId id) {
 void Endpoints::note_arrival(Flow& flow, FlowMessage& message) {
   if (message.received >= 0) return;
   message.received = events_.now();
-  flow.receiver.kept = message.end;
+  flow.receiver.whole = message.end;
   if (settings_.complete_at_arrival) delivered.push_back({message.number, false});
 }
 
@@ -50,7 +50,7 @@ Endpoints::Answer Endpoints::in_order(Flow& flow, const Packet& packet) {
   flow.receiver.refuse_again = events_.now() + settings_.nack_gap;
   flow.receiver.last_refused = flow.receiver.expected;
   if (settings_.back_to_chunk)
-    flow.receiver.expected = std::max(flow.receiver.kept, flow.receiver.expected - flow.receiver.expected % settings_.chunk_bytes);
+    flow.receiver.expected = std::max(flow.receiver.whole, flow.receiver.expected - flow.receiver.expected % settings_.chunk_bytes);
   return Answer::nack;
 }
 

@@ -39,7 +39,7 @@ struct LossWindow {
 // The receiver's state of a queue pair.
 struct Receiver {
   std::int64_t expected = 0;
-  std::int64_t kept = 0;           // the end of the last message that has arrived
+  std::int64_t whole = 0;          // the end of the last message that has arrived
   std::int64_t last_refused = -1;  // the byte of the last NACK
   Tick refuse_again = 0;
 };
