@@ -136,7 +136,7 @@ def volumes() -> Iterator[Check]:
         whole = 2 * b * s * model.hidden
         for sequence, factor in ((False, 4 * 2), (True, 10)):
             block = Block(model, Parallelism(tensor=tensor, sequence=sequence), ProductWork(b, s, precision="fp16", flash=False))
-            sent = sum(_sent(step, tensor) for step in (*block.forward("dense"), *block.backward("dense")) if isinstance(step, LlmExchange))
+            sent = sum(_sent(step, tensor) for step in (*block.forward(0), *block.backward(0)) if isinstance(step, LlmExchange))
             yield Check(VOLUMES, f"{tensor} ranks, sequence parallel: {sequence}", factor * (tensor - 1) / tensor * whole, sent)
 
 

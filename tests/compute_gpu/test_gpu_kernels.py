@@ -54,6 +54,12 @@ def test_attention_counts() -> None:
     assert whole.operations == 8 * 4 * 128 * 512 * 64
     assert Attention(**sizes, causal=True).operations == 8 * 4 * (128 * 512 - 128 * 128 // 2) * 64
     assert Attention(**{**sizes, "key_length": 128}, causal=True).operations * 2 == Attention(**{**sizes, "key_length": 128}).operations
+    # Of 512 keys: 128 queries each with 100 of them; then the first query has 384 keys, and 116 more see one more each.
+    assert Attention(**sizes, causal=True, window=100).operations == 8 * 4 * 128 * 100 * 64
+    assert Attention(**sizes, causal=True, window=500).operations == 8 * 4 * (128 * 500 - 116 * 116 // 2) * 64
+    assert Attention(**sizes, causal=True, window=600) != Attention(**sizes, causal=True)
+    assert Attention(**sizes, causal=True, window=600).operations == Attention(**sizes, causal=True).operations
+    assert Attention(**sizes, causal=True, window=100).count_bytes(2) == 2 * 8 * (128 + 227) * 2 * 64
     assert 2 * Attention(**sizes, backward=True).operations == 5 * whole.operations
     assert Attention(**sizes, value_size=32).operations == 8 * 2 * 128 * 512 * (64 + 32)
     assert whole.count_bytes(2) == 2 * 8 * (128 + 512) * (64 + 64)

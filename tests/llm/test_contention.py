@@ -57,7 +57,7 @@ def exchanges(overlap: str) -> list[tuple[str, int]]:
     """The exchanges of a block's gradients, with how many kernels each runs beside."""
     work = ProductWork(1, 2048, precision="fp16", flash=False, tp_overlap=overlap)
     block = Block(MODELS["megatron-22b"], Parallelism(tensor=8, sequence=True), work)
-    return [(step.collective.value, step.overlapped_with) for step in block.backward("dense") if isinstance(step, LlmExchange)]
+    return [(step.collective.value, step.overlapped_with) for step in block.backward(0) if isinstance(step, LlmExchange)]
 
 
 def test_the_saved_input_alone_is_gathered_beside_the_input_gradient() -> None:

@@ -19,7 +19,7 @@ DEEPSEEK = MODELS["deepseek-v3"]
 
 def kernels(work: ProductWork, tensor: int = 1) -> dict[str, Any]:
     """The kernels of a dense layer of DeepSeek-V3, by name."""
-    steps = Block(DEEPSEEK, Parallelism(tensor=tensor), work).forward("dense")
+    steps = Block(DEEPSEEK, Parallelism(tensor=tensor), work).forward(0)
     return {step.name: step.shape for step in steps if isinstance(step, LlmRun)}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from astra_sim import InputError, InputWarning
 from astra_sim_llm.counts import parameters
 from astra_sim_llm.hugging_face import ARCHITECTURES, WITH_TEXT, model_of_config, model_of_table
-from astra_sim_llm.models import MODELS, Model
+from astra_sim_llm.models import MODELS
 from astra_sim_llm.plan import read_model
 
 LLAMA = {
@@ -237,15 +238,6 @@ def test_files_that_are_no_configurations(tmp_path: Path) -> None:
         model_of_config(path)
 
 
-def test_a_window_of_attention_is_said_to_have_no_effect() -> None:
-    with pytest.warns(InputWarning, match="sliding_window = 4096 has no effect"):
-        model = model_of_table({**LLAMA, "model_type": "mistral", "sliding_window": 4096}, "c.json")
-    assert isinstance(model, Model)
-    with pytest.warns(InputWarning, match="sliding_window"):
-        model_of_table({**QWEN2, "use_sliding_window": True}, "c.json")
-    model_of_table(QWEN2, "c.json")
-
-
 # -- Other architectures -----------------------------------------------------------------------------------------------
 
 LLAMA4 = {
@@ -345,8 +337,8 @@ def test_experts_in_every_other_layer() -> None:
 @pytest.mark.parametrize(
     ("table", "words"),
     [
-        (GPT_OSS, ["biases of experts", "sliding_window = 128 has no effect"]),
-        (GEMMA2, ["norms after attention", "sliding_window = 4096 has no effect"]),
+        (GPT_OSS, ["biases of experts"]),
+        (GEMMA2, ["norms after attention"]),
     ],
 )
 def test_what_is_left_out_is_said(table: dict[str, Any], words: list[str]) -> None:
@@ -354,6 +346,37 @@ def test_what_is_left_out_is_said(table: dict[str, Any], words: list[str]) -> No
         model_of_table(table, "config.json")
     result = [str(each.message) for each in caught]
     assert all(any(word in line for line in result) for word in words)
+
+
+WINDOWED, WHOLE = "sliding_attention", "full_attention"
+
+
+@pytest.mark.filterwarnings("ignore::astra_sim.InputWarning")
+@pytest.mark.parametrize(
+    ("table", "rule", "window"),
+    [
+        ({**LLAMA, "model_type": "mistral", "sliding_window": 4096}, lambda layer: True, 4096),
+        ({**LLAMA, "model_type": "mistral"}, lambda layer: False, 4096),
+        ({**LLAMA, "model_type": "mistral", "sliding_window": 10**6}, lambda layer: False, 4096),
+        ({**QWEN2, "use_sliding_window": True, "max_window_layers": 20}, lambda layer: layer >= 20, 4096),
+        (QWEN2, lambda layer: False, 4096),
+        (GPT_OSS, lambda layer: layer % 2 == 0, 128),
+        ({**GPT_OSS, "layer_types": [WHOLE, WHOLE, *[WINDOWED] * 34]}, lambda layer: layer >= 2, 128),
+        ({**GPT_OSS, "layer_types": [WHOLE] * 36}, lambda layer: False, 128),
+        (GEMMA2, lambda layer: layer % 2 == 0, 4096),
+        (GEMMA3, lambda layer: layer % 6 != 5, 1024),
+    ],
+)
+def test_the_windows_of_layers_are_those_of_the_architecture(table: Any, rule: Callable[[int], bool], window: int) -> None:
+    model = model_of_table(table, "config.json")
+    assert [model.window_of(layer) for layer in range(model.layers)] == [window if rule(layer) else None for layer in range(model.layers)]
+
+
+@pytest.mark.filterwarnings("ignore::astra_sim.InputWarning")
+@pytest.mark.parametrize("listed", [[WINDOWED] * 3, ["linear_attention"] * 36, [*[WINDOWED, WINDOWED, WHOLE, WHOLE] * 9], "sliding"])
+def test_a_list_of_layers_that_is_no_rule_is_refused(listed: Any) -> None:
+    with pytest.raises(InputError, match=r"config.json: layer_types is .*; expected "):
+        model_of_table({**GPT_OSS, "layer_types": listed}, "config.json")
 
 
 def test_a_folder_of_a_model_is_read(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def test_a_pass_waits_for_its_launches(launch_ps: int, kernels_ps: int) -> None:
 def launches(**work: Any) -> int:
     """Launches of a block's forward and backward pass, with 16 experts a rank."""
     block = Block(QWEN, Parallelism(expert=8, data=8), ProductWork(1, 4096, **{"precision": "mxfp8", **work}))
-    return sum(step.launches for step in (*block.forward("moe"), *block.backward("moe")) if isinstance(step, LlmRun))
+    return sum(step.launches for step in (*block.forward(0), *block.backward(0)) if isinstance(step, LlmRun))
 
 
 def test_experts_are_launched_one_by_one() -> None:
@@ -72,7 +72,7 @@ def test_experts_are_launched_one_by_one() -> None:
 def test_fused_kernels_of_experts_are_fewer() -> None:
     def casts(fused: bool) -> list[Cast]:
         block = Block(QWEN, Parallelism(expert=8, data=8), ProductWork(1, 4096, precision="mxfp8", fused_experts=fused))
-        steps = [*block.forward("moe"), *block.backward("moe")]
+        steps = [*block.forward(0), *block.backward(0)]
         return [step.shape for step in steps if isinstance(step, LlmRun) and isinstance(step.shape, Cast)]
 
     def batches(fused: bool) -> list[int]:
@@ -95,7 +95,7 @@ def test_launches_make_small_passes_longer() -> None:
 def test_a_token_is_sent_once_to_a_rank() -> None:
     def sent(once: bool) -> int:
         block = Block(QWEN, Parallelism(expert=8, data=8), ProductWork(1, 4096, once_to_ranks=once))
-        return next(step.bytes for step in block.forward("moe") if isinstance(step, LlmExchange))
+        return next(step.bytes for step in block.forward(0) if isinstance(step, LlmExchange))
 
     expected = 8 * (1 - math.comb(112, 8) / math.comb(128, 8))
     assert sent(False) == 4096 * 8 * 2048 * 2
@@ -105,7 +105,7 @@ def test_a_token_is_sent_once_to_a_rank() -> None:
 def test_attention_in_fp8() -> None:
     def shapes(fp8: bool) -> list[Any]:
         block = Block(QWEN, Parallelism(), ProductWork(1, 4096, precision="fp8", fp8_attention=fp8))
-        return [step.shape for step in block.forward("moe") if isinstance(step, LlmRun)]
+        return [step.shape for step in block.forward(0) if isinstance(step, LlmRun)]
 
     (plain,), (narrow,) = ([shape for shape in shapes(fp8) if isinstance(shape, Attention)] for fp8 in (False, True))
     assert narrow == attrs.evolve(plain, element_type="fp8")

@@ -16,7 +16,6 @@ import astra_sim
 from astra_sim.shapes import ELEMENT_BYTES, Attention, Gemm, GroupedGemm
 from astra_sim_llm.counts import attention_parameters, block_parameters
 from astra_sim_llm.memory import key_value_bytes, memory_of
-from astra_sim_llm.models import LayerKind
 from astra_sim_llm.plan import TrainingPlan
 from astra_sim_llm.steps import LlmRun
 from support.llm_experiments import experiment
@@ -39,9 +38,10 @@ def check(seed: int, folder: Path) -> list[str]:
     options = plan.options
     keys = (options.kv_length or plan.setup.sequence) + options.decode_tokens if options.mode == "decode" else None
     result = []
-    kinds = {plan.model.kind(layer) for layer in range(plan.model.layers)}
-    for kind in sorted(kinds):
-        for what, counted, expected in _forms(plan, keys, kind):
+    model = plan.model
+    first_of = {(model.kind(layer), model.window_of(layer)): layer for layer in reversed(range(model.layers))}
+    for (kind, _), layer in first_of.items():
+        for what, counted, expected in _forms(plan, keys, layer):
             if not math.isclose(counted, expected, rel_tol=1e-9):
                 result.append(f"{options.mode}, {kind}: {what}: {counted:.6g}; expected {expected:.6g} ({arguments['workload']})")
     if options.mode == "decode":
@@ -61,6 +61,8 @@ def _arguments(seed: int) -> dict[str, Any]:
     if random.random() < 0.4:
         model["mla"] = dict(zip(("query_rank", "key_value_rank", "nope", "rope", "value"), random.choice(LATENT), strict=True))
         model.pop("kv_heads", None)
+    elif random.random() < 0.4:
+        model.update(window=random.choice((1, 64, 5000)), full_interval=random.choice((0, 2)))
     if workload["mode"] == "decode":
         workload["kv_length"] = random.choice((1, 100, 4096))
     workload["detail"] = random.choice(("kernel", "layer", "pass"))
@@ -68,10 +70,10 @@ def _arguments(seed: int) -> dict[str, Any]:
     return arguments
 
 
-def _forms(plan: TrainingPlan, keys: int | None, kind: LayerKind) -> list[tuple[str, float, float]]:
+def _forms(plan: TrainingPlan, keys: int | None, layer: int) -> list[tuple[str, float, float]]:
     """What is counted in a forward pass of a layer, and what the closed form gives."""
     model, parallel, options = plan.model, plan.parallel, plan.options
-    runs = [step for step in plan.block(keys).forward(kind) if isinstance(step, LlmRun)]
+    runs = [step for step in plan.block(keys).forward(layer) if isinstance(step, LlmRun)]
     heads, key_heads = model.heads // parallel.tensor, max(1, model.key_heads // parallel.tensor)
     cores = [run.shape for run in runs if isinstance(run.shape, Attention)]
     queries = options.micro_batch * (1 if keys else plan.setup.sequence // parallel.context)
@@ -79,7 +81,8 @@ def _forms(plan: TrainingPlan, keys: int | None, kind: LayerKind) -> list[tuple[
     mla = model.mla
     result: list[tuple[str, float, float]] = []
     if keys is not None:
-        tokens = options.micro_batch * keys
+        seen = min(keys, model.window_of(layer) or keys)
+        tokens = options.micro_batch * seen
         latent = mla.key_value_rank + mla.rope if mla else 0
         cache = tokens * size * (latent if mla else 2 * key_heads * model.head_size)
         widths = latent + mla.key_value_rank if mla else 2 * model.head_size
@@ -88,10 +91,14 @@ def _forms(plan: TrainingPlan, keys: int | None, kind: LayerKind) -> list[tuple[
             ("bytes of attention", sum(core.count_bytes(ELEMENT_BYTES[core.element_type or "bf16"]) for core in cores), cache + operands)
         )
         result.append(
-            ("operations of attention", sum(core.operations for core in cores), heads * widths * (2 * tokens - options.micro_batch))
+            (
+                "operations of attention",
+                sum(core.operations for core in cores),
+                heads * widths * (2 * tokens - options.micro_batch * (seen == keys)),
+            )
         )
         micro_batches = plan.setup.micro_batches
-        result.append(("cache of a layer", key_value_bytes(plan.setup), cache * micro_batches))
+        result.append(("cache of a layer", key_value_bytes(plan.setup, layer), cache * micro_batches))
     elif options.attention == "flash" and parallel.context == 1:
         widths = model.head_size + model.value_size
         expanded = size * options.micro_batch * plan.setup.sequence * widths * (heads + key_heads)
@@ -105,7 +112,7 @@ def _forms(plan: TrainingPlan, keys: int | None, kind: LayerKind) -> list[tuple[
     saved = queries - queries // parallel.tensor if parallel.sequence else 0  # tensor ranks share the tokens of what they all have
     operations = 2 * (weights * queries - down * saved)
     result.append(("operations of its products", sum(one.operations for one in products), operations))
-    own = block_parameters(model, kind, parallel)
+    own = block_parameters(model, model.kind(layer), parallel)
     others = [run.shape for run in runs if run.name not in names and isinstance(run.shape, Gemm)]
     grouped = [run.shape for run in runs if isinstance(run.shape, GroupedGemm)]
     rest = sum(one.batch * one.k * one.n for one in others) + sum(one.experts * one.k * one.n for one in grouped)

@@ -79,7 +79,8 @@ class ModelDescription:
     """A decoder-only transformer. Raises InputError if its dimensions contradict each other.
 
     The first `dense_layers` of a mixture of experts, and with an `expert_interval` others, have a feed-forward part of width `ffn`; a model
-    without experts has one in all layers.
+    without experts has one in all layers. With a `window`, the
+    first `full_layers`, and with a `full_interval` others, attend to all tokens.
     """
 
     layers: int = option(minimum=1, maximum=MAX_LAYERS, help="transformer blocks")
@@ -105,6 +106,9 @@ class ModelDescription:
     expert_interval: int = option(1, minimum=1, help="of the others, the last of every N layers has experts")
     mtp_layers: int = option(0, minimum=0, help="blocks that predict further tokens (multi-token prediction), each with a head")
     mla: LatentAttention | None = option(None, help="multi-head latent attention")
+    window: int | None = option(None, minimum=1, help="tokens that a token sees, the last ones, itself included; none: all", unit="tokens")
+    full_layers: int = option(0, minimum=0, help="first layers whose attention has no window")
+    full_interval: int = option(0, minimum=0, help="of the others, the last of every N layers has no window; 0: all have one")
 
     def __attrs_post_init__(self) -> None:
         if self.head_dim is None and self.mla is None and self.hidden % self.heads:
@@ -120,6 +124,10 @@ class ModelDescription:
             raise InputError("top_k, expert_ffn, shared_experts, dense_layers or expert_interval is given without experts")
         if self.dense_layers > self.layers:
             raise InputError(f"dense_layers is {self.dense_layers}; expected at most layers, which is {self.layers}")
+        if self.window is None and (self.full_layers or self.full_interval):
+            raise InputError("full_layers or full_interval is given without window")
+        if self.window is not None and self.mla is not None:
+            raise InputError(f"window is {self.window} with mla; expected one of them")
 
     @property
     def key_heads(self) -> int:
@@ -154,6 +162,11 @@ class ModelDescription:
             return "dense"
         last = (layer - self.dense_layers + 1) % self.expert_interval == 0
         return "moe" if last or layer >= self.layers else "dense"
+
+    def window_of(self, layer: int) -> int | None:
+        """The tokens that a token sees in a layer, from 0 on; None if it sees all, as in blocks of multi-token prediction."""
+        last = self.full_interval > 0 and (layer - self.full_layers + 1) % self.full_interval == 0
+        return None if layer < self.full_layers or last or layer >= self.layers else self.window
 
     @property
     def has_dense_layers(self) -> bool:

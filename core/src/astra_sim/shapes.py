@@ -215,8 +215,9 @@ class Attention(ValueObject):
     """The core of attention: queries times keys, softmax, times values.
 
     `flash`: one kernel that keeps the scores on chip; its backward pass calculates them again. Causal, it leaves out masked scores: half
-    of a square, q k - q^2 / 2 of q queries that end with the last of k keys. Unfused kernels calculate and store all scores.
-    Raises InputError if `key_heads` does not divide `heads`, or values do not fit in the keys that they are part of.
+    of a square, q k - q^2 / 2 of q queries that end with the last of k keys, and those outside of a `window`. Unfused kernels calculate and
+    store all scores. Raises InputError if `key_heads` does not divide `heads`, values do not fit in the keys that they are part of, or a
+    window has no causal mask.
     """
 
     kind: ClassVar[str] = "attention"
@@ -228,6 +229,7 @@ class Attention(ValueObject):
     key_heads: int | None = option(None, minimum=1, help="key and value heads, times the sequences; none: as many as query heads")
     values_in_keys: bool = option(False, help="values are the first elements of keys, which are read once: latent attention that decodes")
     causal: bool = option(False, help="a query sees the keys up to its own place")
+    window: int | None = option(None, minimum=1, help="causal: a query sees that many keys at most, the last ones; none: all")
     flash: bool = option(True, help="one fused kernel; false: products and softmax apart, with all scores in memory")
     backward: bool = option(False, help="the backward pass")
     paged: bool = option(False, help="keys and values are in blocks of a cache, as in inference servers")
@@ -239,6 +241,8 @@ class Attention(ValueObject):
             raise InputError(f"key_heads is {self.key_heads}; expected a divisor of heads, which is {self.heads}")
         if self.values_in_keys and self.values > self.head_size:
             raise InputError(f"value_size is {self.values} with values_in_keys; expected at most head_size, which is {self.head_size}")
+        if self.window is not None and not self.causal:
+            raise InputError(f"window is {self.window} and causal false; expected causal attention")
 
     @property
     def values(self) -> int:
@@ -268,12 +272,19 @@ class Attention(ValueObject):
         return self.heads * per_pair * self._twice_the_pairs
 
     @property
+    def most_keys(self) -> int:
+        """Keys that a query sees at most."""
+        return self.key_length if self.window is None else min(self.window, self.key_length)
+
+    @property
     def _twice_the_pairs(self) -> int:
         """Twice the pairs of a query and a key that a flash kernel calculates for a head."""
         if not self.causal:
             return 2 * self.query_length * self.key_length
-        seen = min(self.query_length, self.key_length)
-        return 2 * seen * self.key_length - seen**2
+        first = max(0, self.key_length - self.query_length)  # keys before the first query
+        if first >= self.most_keys:
+            return 2 * self.query_length * self.most_keys
+        return 2 * self.key_length * self.most_keys - self.most_keys**2 - first**2
 
     def score_bytes(self, element_bytes: float) -> float:
         """Traffic of the unfused kernels for scale, mask, softmax and dropout (a mask has a byte an element)."""
@@ -282,9 +293,11 @@ class Attention(ValueObject):
 
     def operand_bytes(self, element_bytes: float) -> float:
         """Queries, keys, values and output, and backward their gradients too, once each."""
-        keys = self.heads if self.key_heads is None else self.key_heads
+        heads = self.heads if self.key_heads is None else self.key_heads
+        # Queries side by side see windows side by side.
+        keys = self.key_length if self.window is None else min(self.key_length, self.window + self.query_length - 1)
         widths = self.head_size + self.values
-        elements = self.heads * self.query_length * widths + keys * self.key_length * (self.head_size if self.values_in_keys else widths)
+        elements = self.heads * self.query_length * widths + heads * keys * (self.head_size if self.values_in_keys else widths)
         return elements * element_bytes * (2 if self.backward else 1)
 
     def count_bytes(self, element_bytes: float) -> float:

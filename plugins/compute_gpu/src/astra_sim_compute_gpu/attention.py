@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import attrs
 from astra_sim.shapes import ELEMENT_BYTES, Attention
 
 from astra_sim_compute_gpu.device import AttentionFit, PagedAttentionFit
@@ -20,9 +21,13 @@ _FEW_QUERIES = 16
 def flash_us(attention: Attention, element_type: str, fit: AttentionFit, share: float, multiprocessors: int, bytes_per_us: float) -> float:
     """Microseconds of a flash kernel, start-up time not included. `share`: factor on its rate.
 
-    The rows that see all keys take longest. Multiprocessors wait for a part of that time at the end, and with few heads it is the least.
+    The rows that see most keys take longest. Multiprocessors wait for a part of that time at the end, and with few heads it is the least.
+    Rows side by side calculate the windows of all of them.
     """
-    ops_per_us = fit.peak_tera_ops_per_s * 1e6 * share * attention.key_length / (attention.key_length + fit.half_length)
+    if attention.window is not None:
+        attention = attrs.evolve(attention, window=attention.window + _ROWS - 1)
+    keys = attention.most_keys
+    ops_per_us = fit.peak_tera_ops_per_s * 1e6 * share * keys / (keys + fit.half_length)
     ops_per_us *= fit.small_head if attention.head_size <= _SMALL_HEAD else 1.0
     ops_per_us *= fit.backward if attention.backward else 1.0
     size = attention.operand_bytes(ELEMENT_BYTES[element_type])
@@ -52,7 +57,7 @@ def paged_us(
 
 
 def _last_rows(attention: Attention) -> int:
-    """Operations of the rows of a head that see all keys."""
+    """Operations of the rows of a head that see most keys."""
     widths = attention.head_size + attention.values
     per_pair = widths + (2 * attention.head_size + attention.values if attention.backward else 0)
-    return 2 * min(attention.query_length, _ROWS) * attention.key_length * per_pair
+    return 2 * min(attention.query_length, _ROWS) * attention.most_keys * per_pair

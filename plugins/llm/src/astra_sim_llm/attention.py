@@ -17,8 +17,8 @@ class AttentionHalf:
     def __init__(self, products: Products) -> None:
         self._products = products
 
-    def forward(self) -> Iterator[Step]:
-        """The forward pass."""
+    def forward(self, window: int | None) -> Iterator[Step]:
+        """The forward pass, in which a token sees the last `window` tokens, or with None all of them."""
         m = self._products.model
         yield self._products.elements("norm", 4, self._products.local * m.hidden)
         if m.mla is None:
@@ -31,16 +31,16 @@ class AttentionHalf:
             yield self._products.elements("query norm", 4, self._rotated)
         if not m.learned_positions:
             yield self._products.elements("rotary", 4, self._rotated)
-        yield from self._absorbed_core() if self._is_absorbed else self.core()
+        yield from self._absorbed_core() if self._is_absorbed else self.core(window)
         yield from self._products.leave("projection", m.hidden, self._products.heads * m.value_size)
         yield self._products.residual()
 
-    def backward(self) -> Iterator[Step]:
+    def backward(self, window: int | None) -> Iterator[Step]:
         """The gradients of `forward`."""
         m = self._products.model
         yield from self._products.residual_back()
         yield from self._products.leave_back("projection", m.hidden, self._products.heads * m.value_size)
-        yield from self.core(backward=True)
+        yield from self.core(window, backward=True)
         if not m.learned_positions:
             yield self._products.elements("rotary", 4, self._rotated)
         if m.query_norms:
@@ -126,14 +126,14 @@ class AttentionHalf:
         yield self._products.elements("latent norm", 10, self._products.local * low)
         yield from self._products.gradients("latent down", self._products.local, low, m.hidden)
 
-    def core(self, backward: bool = False) -> Iterator[Step]:
+    def core(self, window: int | None, backward: bool = False) -> Iterator[Step]:
         """Scores, softmax and values."""
         w, c = self._products.work, self._products.parallel.context
         if w.fp8_attention:
             yield from self._cast(backward)
         keys = w.keys if w.keys is not None else w.sequence
         if c == 1:
-            yield LlmRun("attention", self._kernel(self._products.queries, keys, True, backward))
+            yield LlmRun("attention", self._kernel(self._products.queries, keys, True, backward, window=window))
         elif w.ulysses:
             sizes = (
                 (self._products.heads + 2 * self._products.key_heads) * self._products.model.head_size,
@@ -142,7 +142,7 @@ class AttentionHalf:
             # Backward, the gradient of the output goes in, and those of queries, keys and values come out.
             before, after = reversed(sizes) if backward else sizes
             yield self._products.all_to_all("cp", "heads", self._products.tokens * before)
-            yield LlmRun("attention", self._kernel(w.sequence, keys, True, backward, c))
+            yield LlmRun("attention", self._kernel(w.sequence, keys, True, backward, c, window))
             yield self._products.all_to_all("cp", "heads", self._products.tokens * after)
         else:
             yield from self._ring(keys, backward)
@@ -169,7 +169,7 @@ class AttentionHalf:
         yield LlmRun("attention", self._kernel(self._products.queries, seen - seen // c, False, backward))
         yield LlmRun("attention", self._kernel(self._products.queries, seen // c, False, backward))
 
-    def _kernel(self, queries: int, keys: int, causal: bool, backward: bool, share: int = 1) -> Attention:
+    def _kernel(self, queries: int, keys: int, causal: bool, backward: bool, share: int = 1, window: int | None = None) -> Attention:
         """The kernel of attention over queries and keys; `share` ranks have its heads."""
         w, m = self._products.work, self._products.model
         heads = max(1, self._products.heads // share)
@@ -183,6 +183,7 @@ class AttentionHalf:
             key_heads=w.micro_batch * (self._products.key_heads // share if self._products.key_heads >= share else 1),
             # Unfused attention calculates the whole square, half of which the mask then hides.
             causal=causal and w.flash,
+            window=window if w.flash and window is not None and window < keys else None,
             flash=w.flash,
             backward=backward,
             dropout=m.dropout and w.training,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import attrs
 
-from astra_sim_llm.counts import BlockKind, block_kind
+from astra_sim_llm.counts import block_kind
 from astra_sim_llm.operations import Block
 from astra_sim_llm.plan import TrainingPlan
 from astra_sim_llm.steps import LlmRun, Step
@@ -36,7 +36,7 @@ class LeastTime:
         stages = []
         for stage, chunks in enumerate(stage_chunks(setup)):
             embedding, head = end_chunks(setup, stage)
-            times = [sum(self._block(work, block_kind(setup.model, layer), setup.recompute) for layer in layers) for layers in chunks]
+            times = [sum(self._block(work, layer, setup.recompute) for layer in layers) for layers in chunks]
             for chunk, name in ((embedding, "embedding"), (head, "head")):
                 if chunk is not None:
                     times[chunk] += self._time(work, name)
@@ -62,13 +62,14 @@ class LeastTime:
             self._blocks[work] = attrs.evolve(self._plan, setup=work).block()
         return self._blocks[work]
 
-    def _block(self, work: TrainingSetup, kind: BlockKind, recompute: str) -> int:
-        """A block of a kind, forward, again and backward; of multi-token prediction without the parts that join it to the model."""
-        if (work, kind, recompute) not in self._known:
-            block, layer_kind = self._passes(work), work.model.kind(work.model.layers) if kind == "prediction" else kind
-            steps = [*block.forward(layer_kind), *block.recompute(layer_kind, recompute), *block.backward(layer_kind)]
-            self._known[work, kind, recompute] = self._sum(steps)
-        return self._known[work, kind, recompute]
+    def _block(self, work: TrainingSetup, layer: int, recompute: str) -> int:
+        """A layer, forward, again and backward; of multi-token prediction without the parts that join it to the model."""
+        alike = f"{block_kind(work.model, layer)} {work.model.window_of(layer)}"
+        if (work, alike, recompute) not in self._known:
+            block = self._passes(work)
+            steps = [*block.forward(layer), *block.recompute(layer, recompute), *block.backward(layer)]
+            self._known[work, alike, recompute] = self._sum(steps)
+        return self._known[work, alike, recompute]
 
     def _time(self, work: TrainingSetup, end: str) -> int:
         if (work, end, "") not in self._known:

@@ -198,23 +198,25 @@ def share(number: int, ranks: int) -> int:
 # -- FLOPs -------------------------------------------------------------------------------------------------------------
 
 
-def core_flops(model: Model, sequence: int, causal: bool = True) -> int:
-    """FLOPs of a token in an attention core, forward: scores and their products with values.
+def core_flops(model: Model, layer: int, sequence: int, causal: bool = True) -> int:
+    """FLOPs of a token in the attention core of a layer, forward: scores and their products with values.
 
-    `causal` counts half of the square, as flash attention computes; else all of it, as Megatron-LM counts.
+    `causal` counts half of the square, as flash attention computes; else all of it, as Megatron-LM counts. With a window each token has as
+    many keys as it is wide, but for the causal ones of the first tokens.
     """
-    square = 2 * sequence * model.heads * (model.head_size + model.value_size)
-    return square // 2 if causal else square
+    window = min(model.window_of(layer) or sequence, sequence)
+    widths = model.heads * (model.head_size + model.value_size)
+    return widths * (2 * window * sequence - window**2) // sequence if causal else 2 * window * widths
 
 
-def layer_flops(model: Model, kind: LayerKind, sequence: int, causal: bool = True) -> int:
-    """FLOPs of a token in a block, forward, without its router (`router_flops`), as Megatron-core counts."""
+def layer_flops(model: Model, layer: int, sequence: int, causal: bool = True) -> int:
+    """FLOPs of a token in a layer, forward, without its router (`router_flops`), as Megatron-core counts."""
     matrices = attention_parameters(model)
-    if kind == "dense":
+    if model.kind(layer) == "dense":
         matrices += feed_forward_parameters(model, model.width)
     else:
         matrices += feed_forward_parameters(model, (model.top_k + model.shared_experts) * model.expert_ffn)
-    return 2 * matrices + core_flops(model, sequence, causal)
+    return 2 * matrices + core_flops(model, layer, sequence, causal)
 
 
 def router_flops(model: Model) -> int:
@@ -229,7 +231,7 @@ def head_flops(model: Model) -> int:
 
 def blocks_flops(model: Model, sequence: int, causal: bool = True) -> int:
     """FLOPs of a token in all blocks, forward, with those of multi-token prediction."""
-    flops = sum(layer_flops(model, model.kind(layer), sequence, causal) for layer in range(model.layers + model.mtp_layers))
+    flops = sum(layer_flops(model, layer, sequence, causal) for layer in range(model.layers + model.mtp_layers))
     # The product that joins two states: 2 hidden x hidden, at two FLOPs each.
     return flops + model.mtp_layers * 4 * model.hidden**2
 
@@ -258,7 +260,7 @@ def recomputed_flops(model: Model, sequence: int, recompute: str, causal: bool =
     if recompute == "none":
         return 0
     if recompute == "selective":
-        return (model.layers + model.mtp_layers) * core_flops(model, sequence, causal)
+        return sum(core_flops(model, layer, sequence, causal) for layer in range(model.layers + model.mtp_layers))
     again = blocks_flops(model, sequence, causal)
     return again if recompute == "full" else again - _last_product_flops(model)
 

@@ -20,7 +20,7 @@ CONFIG = "config.json"
 def model_of_config(path: FilePath, padded_to: int = 1) -> Model:
     """The model that a `config.json` describes, or that in a folder, its vocabulary rounded up to a multiple of `padded_to`.
 
-    Raises InputError naming the file, the key and its value. Warns of windows of attention, which are counted as full attention.
+    Raises InputError naming the file, the key and its value. Warns of parts that a description does not have.
     """
     name = str(path)
     if os.path.isdir(name):
@@ -148,10 +148,29 @@ def _trained_sequence(config: _Config) -> int:
 _ORIGINAL = "original_max_position_embeddings"
 
 
-def _warn_of_window(config: _Config, sequence: int, key: str = "sliding_window") -> None:
-    window = config.count(key, default=sequence)
-    if window < sequence:
-        warn(f"{config.where}: {key} = {window} has no effect; attention is counted over the whole sequence")
+def _with_window(config: _Config, model: Model, full_layers: int = 0, full_interval: int = 0) -> Model:
+    """The model with the window of attention of the file, if that is shorter than its sequence: of all layers but for the first
+    `full_layers`, and of the others but for the last of every `full_interval`, unless the file lists the layers. Raises InputError.
+    """
+    window = config.count("sliding_window", default=model.sequence)
+    listed = config.get("layer_types")
+    if window >= model.sequence:
+        return model
+    model = attrs.evolve(model, window=window, full_layers=full_layers, full_interval=full_interval)
+    if listed is None:
+        return model
+    known = ("full_attention", "sliding_attention")
+    if not isinstance(listed, list) or len(listed) != model.layers or any(each not in known for each in listed):
+        raise config.error("layer_types", f"a list of {' or '.join(known)} for each of {model.layers} layers")
+    if all(each == known[0] for each in listed):
+        return attrs.evolve(model, window=None, full_layers=0, full_interval=0)
+    first = listed.index(known[1])
+    rules = ((start, interval) for start in sorted({0, first}) for interval in range(model.layers + 1))
+    for start, interval in rules:
+        model = attrs.evolve(model, full_layers=start, full_interval=interval)
+        if listed == [known[model.window_of(layer) is not None] for layer in range(model.layers)]:
+            return model
+    raise config.error("layer_types", f"{known[0]} in the first layers, or in the last of every few, and {known[1]} in the others")
 
 
 def _llama(config: _Config) -> Model:
@@ -161,23 +180,20 @@ def _llama(config: _Config) -> Model:
 
 
 def _mistral(config: _Config) -> Model:
-    model = Model(**_grouped(config))
-    _warn_of_window(config, model.sequence)
-    return model
+    return _with_window(config, Model(**_grouped(config)))
 
 
 def _mixtral(config: _Config) -> Model:
     common = _grouped(config)
     experts = config.count("num_local_experts")
     model = Model(**common, experts=experts, top_k=config.count("num_experts_per_tok"), expert_ffn=common["ffn"])
-    _warn_of_window(config, model.sequence)
-    return model
+    return _with_window(config, model)
 
 
 def _qwen2(config: _Config) -> Model:
     model = Model(**_grouped(config), query_biases=True)
     if config.flag("use_sliding_window"):
-        _warn_of_window(config, model.sequence)
+        return _with_window(config, model, full_layers=config.count("max_window_layers", default=28, minimum=0))
     return model
 
 
@@ -185,7 +201,7 @@ def _qwen3(config: _Config) -> Model:
     config.only("attention_bias", False, "Qwen3 has norms of queries and keys instead")
     model = Model(**_grouped(config), query_norms=True)
     if config.flag("use_sliding_window"):
-        _warn_of_window(config, model.sequence)
+        return _with_window(config, model, full_layers=config.count("max_window_layers", default=28, minimum=0))
     return model
 
 
@@ -261,7 +277,9 @@ def _llama4(config: _Config) -> Model:
         expert_interval=interval,
         query_norms=config.flag("use_qk_norm"),
     )
-    _warn_of_window(config, model.sequence, "attention_chunk_size")
+    chunk = config.count("attention_chunk_size")
+    if chunk < model.sequence:
+        warn(f"{config.where}: attention_chunk_size = {chunk} has no effect; attention is counted over the whole sequence")
     return model
 
 
@@ -272,8 +290,7 @@ def _gpt_oss(config: _Config) -> Model:
     biases = config.flag("attention_bias", True)
     model = Model(**common, experts=experts, top_k=config.count("num_experts_per_tok"), expert_ffn=common["ffn"], query_biases=biases)
     warn(f"{config.where}: biases of experts and of the product after attention are not counted (0.1 % of the parameters)")
-    _warn_of_window(config, model.sequence)
-    return model
+    return _with_window(config.otherwise(sliding_window=128), model, full_interval=2)
 
 
 def _gemma(config: _Config) -> Model:
@@ -283,25 +300,23 @@ def _gemma(config: _Config) -> Model:
 
 
 def _gemma2(config: _Config) -> Model:
-    return _gemma_with_more_norms(config, query_norms=False)
+    return _gemma_with_more_norms(config, query_norms=False, full_interval=2)
 
 
 def _gemma3(config: _Config) -> Model:
     defaults = {"num_attention_heads": 8, "num_key_value_heads": 4, "vocab_size": 262208, "max_position_embeddings": 131072}
-    return _gemma_with_more_norms(config.otherwise(**defaults), query_norms=True)
+    config = config.otherwise(**defaults, sliding_window_pattern=6)
+    return _gemma_with_more_norms(config, query_norms=True, full_interval=config.count("sliding_window_pattern"))
 
 
-def _gemma_with_more_norms(config: _Config, query_norms: bool) -> Model:
+def _gemma_with_more_norms(config: _Config, query_norms: bool, full_interval: int) -> Model:
     model = attrs.evolve(_gemma(config), query_norms=query_norms)
     warn(f"{config.where}: the norms after attention and feed-forward parts are not counted")
-    _warn_of_window(config.otherwise(sliding_window=4096), model.sequence)
-    return model
+    return _with_window(config.otherwise(sliding_window=4096), model, full_interval=full_interval)
 
 
 def _phi3(config: _Config) -> Model:
-    model = _llama(config)
-    _warn_of_window(config, model.sequence)
-    return model
+    return _with_window(config, _llama(config))
 
 
 def _gpt2(config: _Config) -> Model:

@@ -48,7 +48,7 @@ class TokenWriter:
         # As in training: each tensor rank has received a part of the activations, and all need the whole.
         if not first and p.tensor > 1 and not p.sequence:
             steps.append(LlmExchange("activations", "tp", Collective.ALL_GATHER, size))
-        steps = join(steps, *(block.forward(plan.model.kind(layer)) for layer in plan.layers_of_stage(self._stage)))
+        steps = join(steps, *(block.forward(layer) for layer in plan.layers_of_stage(self._stage)))
         inner = self._compiler.compile(join(steps, block.ends.head() if last else []), Pass.FORWARD, "forward")
         receives, sends = [], []
         if not first:

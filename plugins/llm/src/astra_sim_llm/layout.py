@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 import attrs
 from astra_sim import InputError
 from astra_sim.platform import LogicalDimension, Platform
 
-from astra_sim_llm.models import LayerKind, Model
+from astra_sim_llm.models import Model
 from astra_sim_llm.parallelism import Parallelism
+
+Part = int | Literal["embedding", "head"]
+"""A layer by its number, or a part before or after the layers."""
 
 
 @attrs.frozen
@@ -21,12 +25,12 @@ class Chunk:
     head: bool
 
 
-def split_layers(model: Model, chunks: int, how: str | Sequence[int], weight_of: Callable[[str], float]) -> list[Chunk]:
+def split_layers(model: Model, chunks: int, how: str | Sequence[int], weight_of: Callable[[Part], float]) -> list[Chunk]:
     """The layers of each virtual stage in order.
 
     even: as many in each; embedding_as_layer: embedding and head count as a layer each, and every virtual stage has as many, or one
-    less; weighted: so that the longest virtual stage is as short as can be, if `weight_of` gives the time of a dense or moe layer, the
-    embedding and the head. Raises InputError if they do not fit.
+    less; weighted: so that the longest virtual stage is as short as can be, if `weight_of` gives the time of a layer by its number, of
+    the embedding and of the head. Raises InputError if they do not fit.
     """
     layers = model.layers
     if not isinstance(how, str):
@@ -61,10 +65,9 @@ def split_layers(model: Model, chunks: int, how: str | Sequence[int], weight_of:
     return result
 
 
-def _weighted(model: Model, chunks: int, weight_of: Callable[[str], float]) -> list[int]:
+def _weighted(model: Model, chunks: int, weight_of: Callable[[Part], float]) -> list[int]:
     """Numbers of layers of which the longest virtual stage is as short as can be: the least bound that greedy filling keeps."""
-    kinds: list[LayerKind] = [model.kind(layer) for layer in range(model.layers)]
-    weights = [weight_of(kind) for kind in kinds]
+    weights = [weight_of(layer) for layer in range(model.layers)]
     low, high = max(weights), sum(weights) + weight_of("embedding") + weight_of("head")
 
     def fill(bound: float) -> list[int] | None:

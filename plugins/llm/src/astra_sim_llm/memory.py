@@ -194,18 +194,19 @@ def _inference(setup: TrainingSetup, stage: int) -> LlmMemoryUse:
         activations=max((parts.saved + parts.scores for parts in fullest), default=0),
         logits=4 * setup.micro_batch * share(setup.model.vocab, setup.parallel.tensor) if has_head else 0,
         buffers=2 * hidden_bytes(setup) if setup.parallel.pipeline > 1 else 0,
-        key_value_cache=len(layers_on(setup, stage)) * key_value_bytes(setup),
+        key_value_cache=sum(key_value_bytes(setup, layer) for layer in layers_on(setup, stage)),
     )
 
 
-def key_value_bytes(setup: TrainingSetup) -> int:
+def key_value_bytes(setup: TrainingSetup, layer: int) -> int:
     """Bytes of a layer's keys and values of all sequences of a replica: of latent attention the low rank, whole on each tensor rank.
 
-    With FP8 attention they are kept as its kernel reads them, in a byte an element.
+    Only those in a window are kept. With FP8 attention they are kept as its kernel reads them, in a byte an element.
     """
     model = setup.model
     element = 1 if setup.fp8_attention else HALF
-    cached = share(setup.key_length * setup.micro_batch * setup.micro_batches, setup.parallel.context)
+    keys = min(setup.key_length, model.window_of(layer) or setup.key_length)
+    cached = share(keys * setup.micro_batch * setup.micro_batches, setup.parallel.context)
     if model.mla is not None:
         return element * cached * (model.mla.key_value_rank + model.mla.rope)
     return element * cached * 2 * key_heads_of_rank(model, setup.parallel) * model.head_size

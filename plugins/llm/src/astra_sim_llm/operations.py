@@ -29,36 +29,41 @@ class Block:
         self._experts = Experts(self._products)
         self.tokens = self._products.tokens
         self.ends = Ends(self._products)
-        self._known: dict[tuple[str, LayerKind], tuple[Step, ...]] = {}  # passes, which layers and stages share
+        self._model = model
+        self._known: dict[tuple[str, LayerKind, int | None], tuple[Step, ...]] = {}  # passes, which layers and stages share
 
-    def forward(self, kind: LayerKind) -> list[Step]:
-        """The forward pass."""
-        if ("forward", kind) not in self._known:
-            self._known["forward", kind] = *self._in_graph(self._attention.forward()), *self._feed_forward(kind)
-        return list(self._known["forward", kind])
+    def forward(self, layer: int) -> list[Step]:
+        """The forward pass of a layer; from `model.layers` on they are blocks of multi-token prediction."""
+        kind, window = self._model.kind(layer), self._model.window_of(layer)
+        known = "forward", kind, window
+        if known not in self._known:
+            self._known[known] = *self._in_graph(self._attention.forward(window)), *self._feed_forward(kind)
+        return list(self._known[known])
 
-    def backward(self, kind: LayerKind) -> list[Step]:
+    def backward(self, layer: int) -> list[Step]:
         """The backward pass, without recomputation."""
-        if ("backward", kind) not in self._known:
-            self._known["backward", kind] = *self._feed_forward_back(kind), *self._in_graph(self._attention.backward())
-        return list(self._known["backward", kind])
+        kind, window = self._model.kind(layer), self._model.window_of(layer)
+        known = "backward", kind, window
+        if known not in self._known:
+            self._known[known] = *self._feed_forward_back(kind), *self._in_graph(self._attention.backward(window))
+        return list(self._known[known])
 
     def _in_graph(self, attention: Iterator[Step]) -> Iterator[Step]:
         return in_graph(attention) if self._products.work.cuda_graphs == "attention" else attention
 
-    def recompute(self, kind: LayerKind, how: str) -> list[Step]:
+    def recompute(self, layer: int, how: str) -> list[Step]:
         """The parts that a backward pass recomputes first.
 
         full: the forward pass; full_early_stop: up to the last tensor that is saved, without the last product and later ones; selective:
         the core of attention, unless its kernel does so anyway.
         """
         if how == "full":
-            return self.forward(kind)
+            return self.forward(layer)
         if how == "full_early_stop":
-            steps = self.forward(kind)
+            steps = self.forward(layer)
             last = max(place for place, step in enumerate(steps) if step.name in ("fc2", "expert fc2"))
             return steps[:last]
-        return list(self._attention.core()) if how == "selective" and not self._products.work.flash else []
+        return list(self._attention.core(self._model.window_of(layer))) if how == "selective" and not self._products.work.flash else []
 
     def _feed_forward(self, kind: LayerKind) -> Iterator[Step]:
         """The second half of a block: norm, products or experts, residual."""
@@ -95,6 +100,9 @@ def _check(model: Model, parallel: Parallelism, work: ProductWork) -> None:
     # Megatron-core refuses this in training; decoding is the exception, since its one token cannot be shared.
     if model.experts and t > 1 and not parallel.sequence and work.sequence > 1:
         raise InputError(f"sequence_parallel is false; a mixture of experts needs it with tensor_parallel, which is {t}")
+    # Rings of keys are not cut where a window ends, and Transformer Engine refuses them, too.
+    if c > 1 and model.window is not None and not work.ulysses:
+        raise InputError(f"the model has a window of {model.window}, context is ring and context_parallel {c}; expected context = ulysses")
     if c > 1 and not work.flash and not work.ulysses:
         raise InputError(f"attention is unfused, context ring and context_parallel {c}; expected flash, or context = ulysses")
     if c > 1 and work.ulysses and (model.heads // t) % c:

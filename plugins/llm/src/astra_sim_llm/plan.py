@@ -12,7 +12,7 @@ from astra_sim.limits import MAX_MICRO_BATCHES
 
 from astra_sim_llm import hugging_face, schedules
 from astra_sim_llm.divisibility import group_misfits
-from astra_sim_llm.layout import Chunk, split_layers
+from astra_sim_llm.layout import Chunk, Part, split_layers
 from astra_sim_llm.models import MODELS, Model
 from astra_sim_llm.operations import Block
 from astra_sim_llm.options import RECOMPUTE, LlmOptions, RecomputeLayers
@@ -100,7 +100,7 @@ class TrainingPlan:
         return [self.chunks[schedules.virtual_stage(schedule, stage, number, stages)] for number in range(self.setup.chunks)]
 
 
-def make_plan(options: LlmOptions, npus: int, weight_of: Callable[[TrainingPlan, str], float] | None = None) -> TrainingPlan:
+def make_plan(options: LlmOptions, npus: int, weight_of: Callable[[TrainingPlan, Part], float] | None = None) -> TrainingPlan:
     """The plan of options on `npus` NPUs. `weight_of` is the time of a layer, for stages = weighted; without it all take the same.
 
     Raises InputError naming the option that does not fit.
@@ -138,7 +138,7 @@ def make_plan(options: LlmOptions, npus: int, weight_of: Callable[[TrainingPlan,
     # Stages are cut by the times of layers, from the kernels of a plan without stages.
     # The second chunk of a rank of DualPipe is the stage of another rank, not a further part of the model.
     count = parallel.pipeline * (1 if schedule == "dualpipe" else setup.chunks)
-    chunks = split_layers(model, count, options.stages, lambda kind: weight_of(plan, kind) if weight_of else 1.0)
+    chunks = split_layers(model, count, options.stages, lambda part: weight_of(plan, part) if weight_of else 1.0)
     plan = attrs.evolve(plan, chunks=tuple(chunks))
     layers_of_stage = tuple(tuple(plan.layers_of_stage(stage)) for stage in range(parallel.pipeline))
     return attrs.evolve(plan, setup=attrs.evolve(setup, layers_of_stage=layers_of_stage))

@@ -159,12 +159,12 @@ class StageWriter:
         """Embedding, layers, and head."""
         layers, block, model = self._chunk(chunk), self._block, self._plan.model
         parts: list[Part] = [(block.ends.embedding(), "embedding")] if layers.embedding else []
-        parts += [(block.forward(model.kind(layer)), layer) for layer in layers.layers]
+        parts += [(block.forward(layer), layer) for layer in layers.layers]
         if layers.head:
             parts.append((block.ends.head(), "head"))
             # Each module of multi-token prediction has the shared head once more, behind the model's own (arXiv 2412.19437, 2.2).
             for layer in range(model.layers, model.layers + model.mtp_layers):
-                parts.append((join(block.ends.predictor(), block.forward(model.kind(layer)), block.ends.head()), layer))
+                parts.append((join(block.ends.predictor(), block.forward(layer), block.ends.head()), layer))
         if self._plan.parallel.zero == 3:
             return self._data_parallel.sharded(parts)
         # Only the first pass of the first virtual stage waits for nothing, so only the pass itself hides its gather.
@@ -177,14 +177,13 @@ class StageWriter:
         layers, block, model = self._chunk(chunk), self._block, self._plan.model
         parts: list[Part] = []
         if layers.head:
-            for layer in reversed(range(model.layers, model.layers + model.mtp_layers)):
-                kind = model.kind(layer)
-                parts.append(
-                    (join(block.ends.head_back(), self._again(layer, 0), block.backward(kind), block.ends.predictor_back()), layer)
-                )
+            parts += [
+                (join(block.ends.head_back(), self._again(layer, 0), block.backward(layer), block.ends.predictor_back()), layer)
+                for layer in reversed(range(model.layers, model.layers + model.mtp_layers))
+            ]
             parts.append((block.ends.head_back(), "head"))
         for place, layer in reversed(list(enumerate(layers.layers))):
-            parts.append((join(self._again(layer, place), block.backward(model.kind(layer))), layer))
+            parts.append((join(self._again(layer, place), block.backward(layer)), layer))
         if layers.embedding:
             parts.append((block.ends.embedding_back(), "embedding"))
         return parts
@@ -194,8 +193,8 @@ class StageWriter:
         setup = self._plan.setup
         # As Megatron-LM's method `block`: the first layers of a chunk in full, of the others all is kept.
         if setup.recompute_layers is not None:
-            return self._block.recompute(setup.model.kind(layer), "full" if place < setup.recompute_layers else "none")
-        return self._block.recompute(setup.model.kind(layer), setup.recompute)
+            return self._block.recompute(layer, "full" if place < setup.recompute_layers else "none")
+        return self._block.recompute(layer, setup.recompute)
 
     def _gather_ahead(self, chunk: int) -> list[int]:
         """Begin to gather the weights of a chunk; the rows that do."""

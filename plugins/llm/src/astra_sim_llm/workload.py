@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import attrs
 from astra_sim import CapacityError, InputError
@@ -18,7 +17,8 @@ from astra_sim.units import GIB, PS_PER_NS, picoseconds
 from astra_sim_llm import counts, memory
 from astra_sim_llm.figures import PARALLELISMS, LlmFigures, RunFacts
 from astra_sim_llm.inference import TokenWriter
-from astra_sim_llm.layout import ParallelAxes
+from astra_sim_llm.layout import ParallelAxes, Part
+from astra_sim_llm.models import LayerKind
 from astra_sim_llm.options import CAST_TO, LlmOptions
 from astra_sim_llm.plan import TrainingPlan, make_plan, order_of
 from astra_sim_llm.program import StageWriter
@@ -111,16 +111,16 @@ class Durations:
             self._known[run.shape] = self._context.scaled_ps(nanoseconds)
         return self._known[run.shape]
 
-    def weight_of(self, plan: TrainingPlan, kind: str) -> float:
-        """The kernels of a dense or moe layer, of the embedding, or of the head, forward and backward (picoseconds)."""
+    def weight_of(self, plan: TrainingPlan, part: Part) -> float:
+        """The kernels of a layer, of the embedding, or of the head, forward and backward (picoseconds)."""
         block = plan.block()
-        passes: dict[str, Callable[[], list[Step]]] = {
-            "dense": lambda: [*block.forward("dense"), *block.recompute("dense", plan.setup.recompute), *block.backward("dense")],
-            "moe": lambda: [*block.forward("moe"), *block.recompute("moe", plan.setup.recompute), *block.backward("moe")],
-            "embedding": lambda: [*block.ends.embedding(), *block.ends.embedding_back()],
-            "head": lambda: [*block.ends.head(), *block.ends.head_back()],
-        }
-        return float(sum(map(self.of_run, _runs(passes[kind]()))))
+        if part == "embedding":
+            steps = [*block.ends.embedding(), *block.ends.embedding_back()]
+        elif part == "head":
+            steps = [*block.ends.head(), *block.ends.head_back()]
+        else:
+            steps = [*block.forward(part), *block.recompute(part, plan.setup.recompute), *block.backward(part)]
+        return float(sum(map(self.of_run, _runs(steps))))
 
 
 def _runs(steps: Iterable[Step]) -> list[LlmRun]:
@@ -145,9 +145,13 @@ class ExchangeTimes:
 def pass_times(plan: TrainingPlan, durations: Durations, exchanges: ExchangeTimes) -> PassTimes:
     """The times of passes of a chunk, by its mean layers (picoseconds)."""
     block, model, times = plan.block(), plan.model, [0, 0, 0]
-    for kind, layers in Counter(map(model.kind, range(model.layers))).items():
-        inputs, weights = weight_steps([*block.recompute(kind, plan.setup.recompute), *block.backward(kind)])
-        for number, steps in enumerate((block.forward(kind), inputs, weights)):
+    alike: dict[tuple[LayerKind, int | None], list[int]] = {}
+    for layer in range(model.layers):
+        alike.setdefault((model.kind(layer), model.window_of(layer)), []).append(layer)
+    for first, *others in alike.values():
+        layers = 1 + len(others)
+        inputs, weights = weight_steps([*block.recompute(first, plan.setup.recompute), *block.backward(first)])
+        for number, steps in enumerate((block.forward(first), inputs, weights)):
             waits = (exchanges.of(step) for step in steps if isinstance(step, LlmExchange) and not step.overlapped_with)
             times[number] += layers * (sum(map(durations.of_run, _runs(steps))) + sum(waits))
     return PassTimes(*(time // len(plan.chunks) for time in times))

@@ -11,7 +11,7 @@ import attrs
 from astra_sim import InputError
 from astra_sim.commands import Components, Plugins, build_platform
 from astra_sim.compute import Compute
-from astra_sim.errors import suggestion
+from astra_sim.errors import suggestion, warn
 from astra_sim.experiments import SECTIONS, build_compute, component, experiment_from
 from astra_sim.models import ModelDescription, describe_model
 from astra_sim.options import structure
@@ -92,7 +92,13 @@ class Parts:
             raise InputError(f"{where}: expected either name or dimensions")
         if served.scaling is not None and ELEMENT_BYTES[served.precision] > 1:
             raise InputError(f"{where}.scaling has no effect with precision = {served.precision!r}; expected fp8")
-        return describe_model(served.name or served.dimensions, self.plugins, where)
+        return self._described(served.name or served.dimensions, where)
+
+    def _described(self, named: str | Mapping[str, Any], where: str) -> ModelDescription:
+        model = describe_model(named, self.plugins, where)
+        if model.window is not None:
+            warn(f"{where}: the window of {model.window} tokens has no effect; attention and the cache count whole sequences")
+        return model
 
     def _draft_model(self) -> ModelDescription | None:
         """The model that drafts tokens, if one does. Raises InputError if ranks cannot share it."""
@@ -100,7 +106,7 @@ class Parts:
         if speculative is None or speculative.draft in ("ngram", "mtp"):
             return None
         where = f"{self.where}: serving.speculative.draft"
-        model = describe_model(speculative.draft, self.plugins, where)
+        model = self._described(speculative.draft, where)
         for pool in self.options.pool:
             if model.heads % pool.tensor_parallel:
                 raise InputError(f"{where}: {pool.tensor_parallel} ranks of tensor parallelism cannot share {model.heads} query heads")
