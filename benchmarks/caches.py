@@ -104,6 +104,7 @@ CACHES = (
     "bandwidths",
     "systems: loads of links",
     "systems: wiring",
+    "systems: rounds",
 )
 
 

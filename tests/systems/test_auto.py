@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import re
+from collections.abc import Callable
 from typing import Any
 
 import astra_sim
@@ -21,6 +22,7 @@ from astra_sim_systems import names
 from astra_sim_systems.busiest_link import are_switched, loads_of, wiring_of
 from astra_sim_systems.choice import AutoAlgorithm, CostEstimate, at_once, fastest, forecast
 from astra_sim_systems.rounds import rounds_of
+from astra_sim_systems.rounds_by_size import ScheduleRounds, UnknownBytes, rounds_for, scheduled
 from support.components import components_of
 from support.platforms import LINK, platform_of
 
@@ -43,6 +45,13 @@ def picked(spec: str, size: int, **more: Any) -> str:
     return chosen.algorithm
 
 
+def rounds_in(schedule: Schedule) -> ScheduleRounds:
+    """The rounds of a schedule."""
+    rounds = scheduled(schedule)
+    assert rounds is not None
+    return rounds
+
+
 def forecasts_of(
     platform: Platform, number: int, request: Request, held_bytes: float = 0.0, step_ns: float = 10.0
 ) -> dict[str, CostEstimate]:
@@ -53,7 +62,7 @@ def forecasts_of(
     cost_estimates = {}
     for spec in names.CANDIDATES:
         try:
-            result = forecast(spec, context.algorithm(spec, "test").schedule(request), loads, step_ns, held_bytes)
+            result = forecast(spec, rounds_in(context.algorithm(spec, "test").schedule(request)), loads, step_ns, held_bytes)
         except ScheduleError:
             continue
         if result is not None:
@@ -290,7 +299,7 @@ def test_a_part_of_a_ring_is_a_line() -> None:
     assert whole is not None
     assert line is not None
     schedule = Schedule.shared(Request(Collective.ALL_GATHER, 4, 1000), [exchange(shift(1), 1000)])
-    around, along = forecast("x", schedule, whole, 0.0, 0.0), forecast("x", schedule, line, 0.0, 0.0)
+    around, along = (forecast("x", rounds_in(schedule), loads, 0.0, 0.0) for loads in (whole, line))
     assert around is not None
     assert along is not None
     assert (around.time_ns, along.time_ns) == (500 + 20, 1500 + 20)
@@ -300,7 +309,8 @@ def test_groups_across_dimensions_are_looked_at_on_the_links_of_all() -> None:
     """Those of a diagonal of a torus are two links from each other, one in each dimension."""
     loads = loads_of(platform_of(f"torus?sizes=4,4&{LINK}"), Group((0, 5, 10, 15)))
     assert loads is not None
-    result = forecast("x", Schedule.shared(Request(Collective.ALL_GATHER, 4, 1000), [exchange(shift(1), 1000)]), loads, 0.0, math.inf)
+    schedule = Schedule.shared(Request(Collective.ALL_GATHER, 4, 1000), [exchange(shift(1), 1000)])
+    result = forecast("x", rounds_in(schedule), loads, 0.0, math.inf)
     assert result is not None
     assert result.time_ns == pytest.approx(1000 + 2 * 20)
 
@@ -360,6 +370,71 @@ def test_a_schedule_that_waits_for_ever_has_no_rounds() -> None:
     request = Request(Collective.ALL_REDUCE, 4, 10)
     assert rounds_of(Schedule.shared(request, [exchange(xor(1), 10, after=2)])) is None
     assert rounds_of(Schedule.per_rank(request, [RankProgram((send(shift(1), 10, after=5),))] * 4)) is None
+
+
+def algorithm_of(make: Callable[[Request], Schedule]) -> tuple[Algorithm, list[Any]]:
+    """An algorithm, and the bytes of all requests that it gets."""
+    asked: list[Any] = []
+
+    def counted(request: Request) -> Schedule:
+        asked.append(request.bytes)
+        return make(request)
+
+    return Algorithm("counted", False, 1, True, False, counted), asked
+
+
+@pytest.mark.parametrize("collective", list(Collective))
+@pytest.mark.parametrize("spec", [*names.CANDIDATES, "direct?window=3"])
+@pytest.mark.parametrize("ranks", [2, 3, 8, 12])
+def test_rounds_follow_from_the_bytes(spec: str, collective: Collective, ranks: int) -> None:
+    """They are those of the schedule for each size, in the same order, and the algorithm is not asked for most sizes."""
+    context = components_of(platform=f"plugin:switch?size=8&{LINK}", workload="plugin:collective?bytes=1024").system.context  # type: ignore[attr-defined]
+    own = context.algorithm(spec, "test")
+    algorithm, asked = algorithm_of(own.schedule)
+    with contextlib.suppress(ScheduleError):
+        own.schedule(Request(collective, ranks, 64))
+        algorithm, asked = algorithm_of(own.unchecked)
+        for size in (1000, 0, 1, 31, 47, 12345, 1 << 20, (1 << 39) + 7):
+            for direction in (1, -1):
+                request = Request(collective, ranks, size, direction)
+                found, expected = rounds_for(algorithm, request), scheduled(own.schedule(request))
+                assert found is not None
+                assert expected is not None
+                assert ([*found.rounds.items()], found.messages) == ([*expected.rounds.items()], expected.messages)
+        assert [type(size) for size in asked] == [int, int, UnknownBytes, UnknownBytes]
+
+
+@pytest.mark.parametrize(
+    "size_of",
+    [
+        lambda size: max(size, 100),
+        lambda size: size or 1,
+        lambda size: size + (size == 100),
+        lambda size: {100: 100}.get(size, size),
+        lambda size: int(f"{size}"),
+        lambda size: int(size / 3) + size,
+        lambda size: size // (size + 1) + size,
+        lambda size: len(range(size)),
+    ],
+)
+def test_an_algorithm_that_looks_at_the_bytes_is_asked_for_each_size(size_of: Callable[[int], int]) -> None:
+    algorithm, asked = algorithm_of(lambda request: Schedule.shared(request, [exchange(shift(1), size_of(request.bytes), times=3)]))
+    sizes = [400, 300, 200, 100]
+    for size in sizes:
+        found = rounds_for(algorithm, Request(Collective.ALL_GATHER, 4, size))
+        assert found is not None
+        assert [sends.bytes for (sends,) in found.rounds] == [size_of(size)]
+    assert [size for size in asked if type(size) is int] == sizes
+
+
+def test_rounds_of_very_large_collectives_are_those_of_schedules() -> None:
+    """A schedule may be refused as too large, which the algorithm alone does not know."""
+    algorithm, asked = algorithm_of(lambda request: Schedule.shared(request, [exchange(shift(1), request.bytes, times=3)]))
+    for size in (10, 20, 30):
+        rounds_for(algorithm, Request(Collective.ALL_GATHER, 4, size))
+    with pytest.raises(ScheduleError, match=r"expected less than 2\^63"):
+        rounds_for(algorithm, Request(Collective.ALL_GATHER, 4, 1 << 62))
+    assert asked[-1] == 1 << 62
 
 
 # -- Algorithms of others ----------------------------------------------------------------------------------------------

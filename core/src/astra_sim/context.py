@@ -132,6 +132,10 @@ class Algorithm:
             self._schedules[request] = schedule
         return schedule
 
+    def unchecked(self, request: Request) -> Schedule:
+        """What the algorithm returns for a request, or raises: neither checked nor kept. `Request.bytes` may be no number."""
+        return self._make(request)
+
     def _check(self, schedule: Schedule, request: Request) -> None:
         try:
             schedule.check(request.ranks)

@@ -28,7 +28,8 @@ from astra_sim.value_objects import ValueObject
 from astra_sim_systems import names
 from astra_sim_systems.busiest_link import are_switched, loads_of
 from astra_sim_systems.loads import Loads, PathTime, RoundLoad, busiest_ns
-from astra_sim_systems.rounds import Round, rounds_of
+from astra_sim_systems.rounds import Round
+from astra_sim_systems.rounds_by_size import ScheduleRounds, rounds_for
 
 CLOSE = 1.05
 FEW_MESSAGES = 63
@@ -69,6 +70,7 @@ class AutoAlgorithm(Algorithm):
     candidates: dict[str, Algorithm] = attrs.field(factory=dict)
     _picks: dict[tuple[Collective, int, int, LogicalDimension | Group], Selection] = attrs.field(factory=dict)
     _switched: dict[int | None, bool] = attrs.field(factory=dict)
+    _loads: dict[LogicalDimension | Group, Loads | None] = attrs.field(factory=dict)
 
     @property
     def content(self) -> Hashable:
@@ -84,7 +86,9 @@ class AutoAlgorithm(Algorithm):
 
     def _pick(self, request: Request, logical: LogicalDimension | Group) -> Selection:
         assert self.platform is not None
-        loads = _loads(self.platform, logical, self.route_rules)
+        if logical not in self._loads:
+            self._loads[logical] = _loads_of(self.platform, logical, self.route_rules)
+        loads = self._loads[logical]
         forecasts = [] if loads is None else [*self._forecasts(request, loads)]
         if not forecasts:
             spec = self._without_forecast(request, logical)
@@ -106,11 +110,11 @@ class AutoAlgorithm(Algorithm):
             if not names.has_few_steps(spec, request.collective, request.ranks):
                 continue
             try:
-                schedule = algorithm.schedule(request)
+                rounds = rounds_for(algorithm, request)
             except ScheduleError:
                 # Halving-doubling refuses ranks that are no power of two, and all-to-alls.
                 continue
-            estimate = forecast(spec, schedule, loads, self.step_ns, self.held_bytes)
+            estimate = None if rounds is None else forecast(spec, rounds, loads, self.step_ns, self.held_bytes)
             if estimate is not None and self._is_believed(estimate, request, loads):
                 cost_estimates.append(estimate)
         return cost_estimates
@@ -156,14 +160,12 @@ def _not_asked(request: Request) -> Schedule:
     raise request.unsupported("auto", "it represents another algorithm")
 
 
-def forecast(spec: str, schedule: Schedule, loads: Loads, step_ns: float, held_bytes: float) -> CostEstimate | None:
-    """The cost of a schedule on some links; None if it is too large to look at.
+def forecast(spec: str, schedule: ScheduleRounds, loads: Loads, step_ns: float, held_bytes: float) -> CostEstimate | None:
+    """The cost of a schedule on some links, from its rounds; None if it is too large to look at.
 
     A message takes `step_ns` besides its latency, and nodes receive `held_bytes` of it before they pass it on.
     """
-    rounds = rounds_of(schedule)
-    if rounds is None:
-        return None
+    rounds = schedule.rounds
     time_ns = busy_ns = 0.0
     for sends, repeats in rounds.items():
         loaded = [(loads.load(each.pattern), each.bytes) for each in sends]
@@ -173,7 +175,7 @@ def forecast(spec: str, schedule: Schedule, loads: Loads, step_ns: float, held_b
         took, busy = _round_ns(known, repeats, held_bytes)
         time_ns += took + repeats * step_ns
         busy_ns += busy
-    return CostEstimate(spec, time_ns, busy_ns, schedule.total_messages() // schedule.ranks, max(map(at_once, rounds), default=0))
+    return CostEstimate(spec, time_ns, busy_ns, schedule.messages, max(map(at_once, rounds), default=0))
 
 
 def at_once(sends: Round) -> int:
@@ -227,6 +229,6 @@ def _reason(best: CostEstimate, forecasts: Sequence[CostEstimate]) -> str:
 
 
 @cached("systems: loads of links", 64)
-def _loads(platform: Platform, logical: LogicalDimension | Group, rules: RouteRules) -> Loads | None:
+def _loads_of(platform: Platform, logical: LogicalDimension | Group, rules: RouteRules) -> Loads | None:
     """The result of `loads_of`, for all collectives and runs on a platform."""
     return loads_of(platform, logical, rules)

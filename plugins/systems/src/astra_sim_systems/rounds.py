@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from astra_sim.schedule import Peer, PeerRun, RankProgram, Schedule, Step
@@ -25,11 +25,25 @@ class RoundSends(NamedTuple):
 Round = tuple[RoundSends, ...]
 
 
+class SharedSends(NamedTuple):
+    """What every rank sends in a round by a step that all share: a number of messages, each of its bytes, to each of some peers."""
+
+    pattern: PeerRun
+    step: Step
+    messages: int
+
+
 def rounds_of(schedule: Schedule) -> Mapping[Round, int] | None:
     """The different rounds, with how often each comes. None if there are too many messages to look at, or a rank waits for ever."""
-    if schedule.exchanges is not None:
-        return _shared_rounds(schedule.programs[0], schedule.ranks)
-    return _pair_rounds(schedule) if schedule.total_messages() <= MOST_MESSAGES else None
+    if schedule.exchanges is None:
+        return _pair_rounds(schedule) if schedule.total_messages() <= MOST_MESSAGES else None
+    rounds = shared_rounds(schedule.programs[0], schedule.ranks)
+    if rounds is None:
+        return None
+    result = Counter[Round]()
+    for sends, repeats in rounds:
+        result[tuple(RoundSends(each.pattern, each.step.bytes * each.messages) for each in sends)] += repeats
+    return result
 
 
 class _Taken(NamedTuple):
@@ -91,26 +105,27 @@ class _RoundRank:
         return more
 
 
-def _shared_rounds(program: RankProgram, ranks: int) -> Mapping[Round, int] | None:
-    """Those of a program that all ranks share: a rank receives as much in a round as it sends."""
-    rank, result = _RoundRank(program), Counter[Round]()
+def shared_rounds(program: RankProgram, ranks: int) -> Sequence[tuple[Sequence[SharedSends], int]] | None:
+    """Those of a program that all ranks share, one after another: a rank receives as much in a round as it sends.
+
+    Each is with how often it comes then. None if a rank waits for ever. Bytes have no influence.
+    """
+    rank, result = _RoundRank(program), []
     while not rank.has_ended:
         taken = list(rank.take())
         if not taken:
             return None
         rank.arrive(sum(each.times for each in taken))
         again = rank.repeat(taken[0]) if len(taken) == 1 else 0
-        result[tuple(_sends(each, ranks) for each in taken)] += 1 + again
+        result.append(([_shared_sends(each, ranks) for each in taken], 1 + again))
     return result
 
 
-def _sends(taken: _Taken, ranks: int) -> RoundSends:
+def _shared_sends(taken: _Taken, ranks: int) -> SharedSends:
     to, (step, first, times) = taken.step.send_to, taken
     assert to is not None
-    if step.stride and times > 1:
-        return RoundSends(PeerRun(to.moved(first * step.stride).normal(ranks), times, step.stride), step.bytes)
     peer: Peer = to.moved(first * step.stride).normal(ranks)
-    return RoundSends(PeerRun(peer), step.bytes * times)
+    return SharedSends(PeerRun(peer, times, step.stride), step, 1) if step.stride and times > 1 else SharedSends(PeerRun(peer), step, times)
 
 
 def _pair_rounds(schedule: Schedule) -> Mapping[Round, int] | None:
