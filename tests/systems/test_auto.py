@@ -15,11 +15,13 @@ from astra_sim import CollectiveProvider, PluginError, hookimpl
 from astra_sim.context import Algorithm
 from astra_sim.errors import ScheduleError
 from astra_sim.fabric import RouteRules
+from astra_sim.fabric.links import LinkChange
 from astra_sim.platform import Dimension, Group, Platform
-from astra_sim.schedule import Collective, RankProgram, Request, Schedule, exchange, receive, send, shift, xor
+from astra_sim.schedule import Collective, PeerRun, RankProgram, Request, Schedule, exchange, receive, send, shift, xor
+from astra_sim.setup.changed_links import with_changed_links
 from astra_sim.setup.plugins import Plugins
 from astra_sim_systems import names
-from astra_sim_systems.busiest_link import are_switched, loads_of, wiring_of
+from astra_sim_systems.busiest_link import alike, are_switched, loads_of, wiring_of
 from astra_sim_systems.choice import AutoAlgorithm, CostEstimate, at_once, fastest, forecast
 from astra_sim_systems.rounds import rounds_of
 from astra_sim_systems.rounds_by_size import ScheduleRounds, UnknownBytes, rounds_for, scheduled
@@ -313,6 +315,46 @@ def test_groups_across_dimensions_are_looked_at_on_the_links_of_all() -> None:
     result = forecast("x", rounds_in(schedule), loads, 0.0, math.inf)
     assert result is not None
     assert result.time_ns == pytest.approx(1000 + 2 * 20)
+
+
+@pytest.mark.parametrize(
+    ("spec", "members", "expected"),
+    [
+        ("ring?size=8&links=2", (5, 7, 1), (0, 2, 4)),
+        ("switch?size=8", (5, 7, 1), (0, 2, 4)),
+        ("mesh?sizes=8", (5, 7, 1), (5, 7, 1)),
+        ("torus?sizes=4,4", (6, 10, 3), (0, 4, 13)),
+        ("clos?npus=32&ports=16", (5, 7, 1), (5, 7, 1)),
+    ],
+)
+def test_groups_are_moved_where_all_places_are_alike(spec: str, members: tuple[int, ...], expected: tuple[int, ...]) -> None:
+    assert alike(platform_of(f"{spec}&{LINK}"), Group(members)) == Group(expected)
+
+
+def test_groups_are_not_moved_where_a_link_differs() -> None:
+    ring = platform_of(f"ring?size=8&links=2&{LINK}")
+    slower = with_changed_links(ring, [LinkChange(0, 1, bandwidth=0.5)])
+    for group in (Group((5, 6)), Group((0, 1))):
+        assert (alike(ring, group), alike(slower, group)) == (Group((0, 1)), group)
+
+
+@pytest.mark.parametrize("rules", [RouteRules(), RouteRules("always", "first"), RouteRules("if_needed", "all")])
+@pytest.mark.parametrize("spec", ["ring?size=8&links=2", "ring?size=9&links=2", "torus?sizes=4,4", "torus?sizes=4,3"])
+def test_groups_that_are_moved_have_the_same_loads(spec: str, rules: RouteRules) -> None:
+    platform = platform_of(f"{spec}&{LINK}")
+    for first, second, third in ((1, 2, 5), (7, 3, 0), (6, 2, 4), (3, 7, 5)):
+        group = Group((first, second, third))
+        assert alike(platform, group) != group
+        own, moved = loads_of(platform, group, rules), loads_of(platform, alike(platform, group), rules)
+        assert own is not None
+        assert moved is not None
+        for pattern in (PeerRun(shift(1)), PeerRun(shift(2)), PeerRun(shift(1), 2, 1)):
+            here, there = own.load(pattern), moved.load(pattern)
+            assert here is not None
+            assert there is not None
+            for one, other in ((here.longest, there.longest), (here.mean, there.mean)):
+                assert one == pytest.approx(other)
+            assert sorted(here.different) == [pytest.approx(each) for each in sorted(there.different)]
 
 
 def test_many_messages_at_once_must_relieve_the_links() -> None:

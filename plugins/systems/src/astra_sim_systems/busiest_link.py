@@ -7,6 +7,7 @@ so a Clos fabric of a thousand NPUs is a graph of its switches.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,6 +34,9 @@ MOST_PAIRS = 1 << 20
 MOST_NPUS = 1 << 10
 """Of a platform whose dimensions are looked at together."""
 
+OWN_LINKS = -1
+"""The number by which the links of NPUs have a load together."""
+
 _USUAL = RouteRules()
 
 
@@ -52,19 +56,23 @@ class Wiring:
     """The graph of a dimension, or of the physical one that contains it, with a number for the class of each NPU.
 
     `graph` has all links (latencies with those of the switches that they leave). `members` are the NPUs of each class, of which the first
-    represents all: `links` are the numbers of the links of these and of switches, and `routes` those over them. `out` and `into` are the
-    bandwidths of all links of an NPU. `tie` is which of several links a message takes; None: all, in equal parts.
+    represents all: `routes` are over the links of these and of switches. `out` and `into` are the bandwidths of all links of an NPU. `tie`
+    is which of several links a message takes; None: all, in equal parts.
     """
 
     graph: DimensionGraph
     class_of: tuple[int, ...]
     members: tuple[tuple[int, ...], ...]
-    links: tuple[int, ...]
     routes: Routes
     tie: TieRule | None
     out: Sequence[float]
     into: Sequence[float]
     _next: dict[tuple[int, int, bool], list[int]] = attrs.field(factory=dict)
+
+    @functools.cached_property
+    def links_of_npu(self) -> int:
+        """The links of the NPU that has fewest."""
+        return min(len(self.graph.leaving[members[0]]) for members in self.members)
 
     def pattern(self, pairs: Pairs) -> Pattern:
         """The pattern of messages between some pairs of NPUs."""
@@ -83,10 +91,11 @@ class Wiring:
         return Pattern(len(groups[0]) - 1, senders)
 
     def load(self, pattern: Pattern) -> RoundLoad:
-        """The loads of a pattern on the links, and last on the NPUs' own."""
-        carried: dict[int, _Carried] = {}
+        """The loads of a pattern on the links, and on the NPUs' own."""
+        carried, links = dict[int, _Carried](), self.graph.links
         paths = Counter[PathTime]()
-        for number, members in enumerate(self.members):
+        for number in sorted({self.class_of[npu] for npu in pattern.senders}):
+            members = self.members[number]
             flows = self._flows(pattern, number)
             for target, sources in flows:
                 beside = sources.get(number, 0)
@@ -97,12 +106,12 @@ class Wiring:
                     part = {each: sources[each] for each, passes in over_npus.items() if passes == through_npus}
                     for path, count in self._send(target, part, through_npus, carried):
                         paths[path] += count
-        inner = [self._of_link(self.graph.links[number], carried.get(number)) for number in self.links]
+        inner = {number: self._of_link(link, each) for number, each in carried.items() if not self._is_of_class(link := links[number])}
         shortest, total = min(paths), sum(paths.values())
         own_ns = max(self._own_ns(pattern.most, npu) for npu in pattern.senders)
         load = RoundLinkLoad(own_ns, shortest.latency_ns, shortest.ns_per_byte - shortest.slowest_ns_per_byte)
         mean = PathTime(*(sum(path[place] * count for path, count in paths.items()) / total for place in range(3)))
-        return RoundLoad([*inner, load], max(paths), mean)
+        return RoundLoad({**inner, OWN_LINKS: load}, max(paths), mean)
 
     def _flows(self, pattern: Pattern, number: int) -> Iterator[tuple[int, Mapping[int, int]]]:
         """The loads towards the NPUs of a class: to each of them if routes are by destination, else to the first for all."""
@@ -131,9 +140,7 @@ class Wiring:
         widest = max(self.graph.links[number].bandwidth for number in self.graph.leaving[npu])
         return max(together, 1 / widest)
 
-    def _of_link(self, link: FabricLink, carried: _Carried | None) -> RoundLinkLoad | None:
-        if carried is None or self._is_of_class(link):
-            return None
+    def _of_link(self, link: FabricLink, carried: _Carried) -> RoundLinkLoad:
         latency_ns, held_ns = (before + after for before, after in zip(carried.before, carried.after, strict=True))
         return RoundLinkLoad(carried.messages / link.bandwidth, latency_ns + link.latency_ns, held_ns)
 
@@ -217,8 +224,12 @@ class _Carried:
 
 
 @cached("systems: wiring", 64)
-def wiring_of(dimension: Dimension, rules: RouteRules = _USUAL) -> Wiring | None:
-    """The graph of a dimension; None if it is too large. Raises InputError if its topology does not list its links."""
+def wiring_of(place: Dimension | Platform, rules: RouteRules = _USUAL) -> Wiring | None:
+    """The graph of a dimension or platform; None if it is too large. Raises InputError if a topology does not list its links."""
+    return _wiring_of_platform(place, rules) if isinstance(place, Platform) else _wiring_of_dimension(place, rules)
+
+
+def _wiring_of_dimension(dimension: Dimension, rules: RouteRules) -> Wiring | None:
     if (dimension.topology.link_count() or 0) > MOST_LINKS:
         return None
     size, router_ns = dimension.size, dimension.router_latency_ns
@@ -227,7 +238,6 @@ def wiring_of(dimension: Dimension, rules: RouteRules = _USUAL) -> Wiring | None
 
 
 def _wiring_of_platform(platform: Platform, rules: RouteRules) -> Wiring | None:
-    """The graph of all dimensions; None if it is too large. Raises InputError if a topology does not list its links."""
     if platform.npus > MOST_NPUS:
         return None
     fabric = platform.fabric()
@@ -272,7 +282,7 @@ def _wiring(size: int, links: Sequence[FabricLink], destination_order: Sequence[
     tie: TieRule | None = tie_first if rules.choice == "first" else None
     if rules.choice == "destination" and destination_order is not None:
         tie = tie_by_destination(graph)
-    return Wiring(graph, tuple(class_of), tuple(map(tuple, classes.values())), tuple(result), routes, tie, out, into)
+    return Wiring(graph, tuple(class_of), tuple(map(tuple, classes.values())), routes, tie, out, into)
 
 
 def are_switched(dimension: Dimension) -> bool:
@@ -301,7 +311,7 @@ class GraphLoads:
     @property
     def links_of_npu(self) -> int:
         """The links of the NPU that has fewest."""
-        return min(len(self.wiring.graph.leaving[members[0]]) for members in self.wiring.members)
+        return self.wiring.links_of_npu
 
     def load(self, pattern: PeerRun | Pairs) -> RoundLoad | None:
         """The loads of a pattern with messages of a byte each; None if it has too many messages to look at, or one without a route."""
@@ -342,7 +352,7 @@ def _loads_of(platform: Platform, logical: LogicalDimension | Group, rules: Rout
         wiring = wiring_of(platform.physical, rules)
         return None if wiring is None else GraphLoads(wiring, _complete(logical.groups(platform.npus), platform.npus))
     if number is None:
-        wiring = _wiring_of_platform(platform, rules)
+        wiring = wiring_of(platform, rules)
         return None if wiring is None else GraphLoads(wiring, _complete(logical.groups(platform.npus), platform.npus))
     dimension = platform.dimensions[number]
     uniform = uniform_links_of(dimension)
@@ -358,6 +368,20 @@ def _loads_of(platform: Platform, logical: LogicalDimension | Group, rules: Rout
     # All groups send at once: eight NPUs of a leaf that send to other leaves share its links up.
     groups = LogicalDimension(logical.size, logical.stride // platform.strides[number], number).groups(dimension.size)
     return GraphLoads(wiring, _complete(groups, dimension.size))
+
+
+def alike(platform: Platform, group: Group) -> Group:
+    """The group with the same loads that has its first rank in the first place of each dimension that looks the same from all places."""
+    if platform.physical is not None:
+        return group
+    members = group.members
+    for dimension, stride in zip(platform.dimensions, platform.strides, strict=True):
+        size = dimension.size
+        first = members[0] // stride % size
+        if first and uniform_links_of(dimension) is not None:
+            places = [npu // stride % size for npu in members]
+            members = tuple(npu + ((place - first) % size - place) * stride for npu, place in zip(members, places, strict=True))
+    return Group(members)
 
 
 def _complete(groups: Sequence[Sequence[int]], npus: int) -> list[Sequence[int]]:

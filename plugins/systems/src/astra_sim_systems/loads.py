@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import attrs
@@ -38,29 +38,29 @@ class RoundLinkLoad(NamedTuple):
 
 @attrs.frozen(eq=False)
 class RoundLoad:
-    """The loads by messages of a byte each: of each link, and the longest and the mean path. Links without load are `None`."""
+    """The loads by messages of a byte each: of links by their numbers, but for those without load, and the longest and the mean path."""
 
-    links: Sequence[RoundLinkLoad | None]
+    links: Mapping[int, RoundLinkLoad]
     longest: PathTime
     mean: PathTime
 
     @functools.cached_property
     def different(self) -> frozenset[RoundLinkLoad]:
         """The different loads of links."""
-        return frozenset(link for link in self.links if link is not None)
+        return frozenset(self.links.values())
 
 
 def busiest_ns(loads: Sequence[tuple[RoundLoad, int]]) -> float:
     """The busy time of the busiest link if each of some patterns has messages of these bytes."""
-    sizes = [size for _, size in loads]
-    busy = 0.0
-    for links in zip(*(load.links for load, _ in loads), strict=True):
-        busy = max(busy, sum(link.busy_ns * size for link, size in zip(links, sizes, strict=True) if link is not None))
-    return busy
+    busy: dict[int, float] = {}
+    for load, size in loads:
+        for number, link in load.links.items():
+            busy[number] = busy.get(number, 0.0) + link.busy_ns * size
+    return max(busy.values(), default=0.0)
 
 
 class Loads(Protocol):
-    """The links that a collective has, as its ranks are on them. Loads of one object are in the same order of links."""
+    """The links that a collective has, as its ranks are on them. Loads of one object have the same numbers of links."""
 
     @property
     def links_of_npu(self) -> int:

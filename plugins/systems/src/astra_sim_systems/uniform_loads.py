@@ -46,23 +46,21 @@ class UniformLoads:
             return RoundLoad(self._between(pattern, ns_per_byte, latency), path := PathTime(latency, ns_per_byte, ns_per_byte), path)
         if self.links.pattern == "switch":
             path = PathTime(2 * latency + self.dimension.router_latency_ns, 2 * ns_per_byte, ns_per_byte)
-            return RoundLoad([RoundLinkLoad(most_of_a_rank(pattern) * ns_per_byte, path.latency_ns, ns_per_byte)], path, path)
+            return RoundLoad({0: RoundLinkLoad(most_of_a_rank(pattern) * ns_per_byte, path.latency_ns, ns_per_byte)}, path, path)
         if stripes_over_directions(self.dimension):
             ns_per_byte /= 2
         right, left, longest, mean = self._around(pattern)
         carried = [right + left] if stripes_over_directions(self.dimension) else [right, left]
-        busy = [RoundLinkLoad(messages * ns_per_byte, latency, 0.0) if messages else None for messages in carried]
+        busy = {number: RoundLinkLoad(messages * ns_per_byte, latency, 0.0) for number, messages in enumerate(carried) if messages}
         paths = (PathTime(hops * latency, hops * ns_per_byte, ns_per_byte) for hops in (longest, mean))
         return RoundLoad(busy, *paths)
 
-    def _between(self, pattern: PeerRun | Pairs, ns_per_byte: float, latency: float) -> list[RoundLinkLoad | None]:
+    def _between(self, pattern: PeerRun | Pairs, ns_per_byte: float, latency: float) -> dict[int, RoundLinkLoad]:
         """Of the links from an NPU to each other one, or from each to each, those that are used."""
         if isinstance(pattern, PeerRun):
-            busy: list[RoundLinkLoad | None] = [None] * (2 * self.ranks)
-            for peer in pattern.each():
-                busy[peer.value % self.ranks + (self.ranks if peer.operator == "xor" else 0)] = RoundLinkLoad(ns_per_byte, latency, 0.0)
-            return busy
-        return [RoundLinkLoad(max(Counter(pattern).values()) * ns_per_byte, latency, 0.0)]
+            once, n = RoundLinkLoad(ns_per_byte, latency, 0.0), self.ranks
+            return {peer.value % n + (n if peer.operator == "xor" else 0): once for peer in pattern.each()}
+        return {0: RoundLinkLoad(max(Counter(pattern).values()) * ns_per_byte, latency, 0.0)}
 
     def _around(self, pattern: PeerRun | Pairs) -> tuple[float, float, float, float]:
         """The most messages on a link to the right and to the left, and the most and the mean links of a message."""
