@@ -54,6 +54,14 @@ def test_the_short_way_is_the_long_one(schedule: Schedule) -> None:
         assert outcome(schedule) == result
 
 
+@given(schedule=programs())
+def test_the_peers_of_a_program_are_those_of_its_steps_in_order(schedule: Schedule) -> None:
+    (program,) = schedule.programs
+    twice = attrs.evolve(program, steps=program.steps + program.steps[::-1])
+    assert list(twice.peers) == list(dict.fromkeys(run for step in program.steps for run in step.peers()))
+    assert len(twice.different_steps) <= len(program.steps)
+
+
 def accepted(schedule: Schedule) -> bool:
     """Whether it passes its own check."""
     try:

@@ -331,6 +331,16 @@ class RankProgram(ValueObject):
     cycle: tuple[int, int] | None = None
     last_bytes: int | None = None
 
+    @functools.cached_property
+    def different_steps(self) -> tuple[Step, ...]:
+        """One step for all that exchange messages with the same peers: of a ring in both directions two of 4 (n - 1)."""
+        return tuple({(step.send_to, step.receive_from, step.stride, step.stride and step.times): step for step in self.steps}.values())
+
+    @functools.cached_property
+    def peers(self) -> tuple[PeerRun, ...]:
+        """The different peers with which it exchanges messages, in the order of its steps."""
+        return tuple(dict.fromkeys(run for step in self.different_steps for run in step.peers()))
+
     def check(self) -> None:
         """Raise ScheduleError unless its steps are steps with peers, with the fields that a shared bus needs."""
         if not isinstance(self.steps, tuple):
@@ -471,7 +481,7 @@ class Schedule:
         if not self.is_shared:
             return None
         result = set()
-        for step in self.programs[0].steps:
+        for step in self.programs[0].different_steps:
             to, source = step.targets, step.sources
             if to is None or source is None or source.first.inverse() != to.first:
                 return None
@@ -715,7 +725,7 @@ def _lower_relative(schedule: Schedule) -> tuple[LoweredProgram, ...]:
     for index, program in schedule.first_places():
         _check_peers(program, index, ranks)
         receives[id(program)] = _receives(program, lambda peer: peer.normal(ranks))
-        distances[id(program)] = tuple({peer.normal(ranks).value for step in program.steps for run in step.peers() for peer in run.each()})
+        distances[id(program)] = tuple({peer.normal(ranks).value for run in program.peers for peer in run.each()})
     known: dict[tuple[int, ...], LoweredProgram] = {}
     result = []
     numbers = [id(program) for program in programs]
@@ -764,32 +774,31 @@ def _targets(program: RankProgram) -> Iterable[Peer]:
 
 def _is_relative(program: RankProgram) -> bool:
     """Whether all its peers are distances, so that the same program does for ranks anywhere in a group."""
-    return all(run.first.operator == "shift" for step in program.steps for run in step.peers())
+    return all(run.first.operator == "shift" for run in program.peers)
 
 
 def _mixes_operators(program: RankProgram) -> bool:
-    return len({run.first.operator for step in program.steps for run in step.peers()}) > 1
+    return len({run.first.operator for run in program.peers}) > 1
 
 
 def _check_peers(program: RankProgram, index: int, ranks: int) -> None:
     """Raise ScheduleError unless each peer of the program of rank `index` is another rank of the group."""
-    for step in program.steps:
-        for run in step.peers():
-            if run.first.operator == "shift":
-                back = run.first_back(ranks)
-                if back is not None:
-                    raise ScheduleError(f"rank {index} of {ranks} has {back} as its peer, which is itself")
-                continue
-            for peer in run.each():
-                other = peer.of(index, ranks)
-                if other == index or not 0 <= other < ranks:
-                    which = "itself" if other == index else f"rank {other}"
-                    raise ScheduleError(f"rank {index} of {ranks} has {peer} as its peer, which is {which}")
+    for run in program.peers:
+        if run.first.operator == "shift":
+            back = run.first_back(ranks)
+            if back is not None:
+                raise ScheduleError(f"rank {index} of {ranks} has {back} as its peer, which is itself")
+            continue
+        for peer in run.each():
+            other = peer.of(index, ranks)
+            if other == index or not 0 <= other < ranks:
+                which = "itself" if other == index else f"rank {other}"
+                raise ScheduleError(f"rank {index} of {ranks} has {peer} as its peer, which is {which}")
 
 
 def _check_shared_peers(program: RankProgram, ranks: int) -> None:
     """Raise ScheduleError unless the peers of a program that all ranks share exist for every rank."""
-    runs = {run for step in program.steps for run in step.peers() if run.first.operator != "shift"}
+    runs = {run for run in program.peers if run.first.operator != "shift"}
     for peer in {peer for run in runs for peer in run.each()}:
         if peer.operator == "rank":
             raise ScheduleError(f"all ranks share a program that names {peer}; expected shift and xor")

@@ -140,8 +140,8 @@ def unnamed_share(names: Iterable[Hashable]) -> float | None:
 
 
 def _is_numbered(name: Hashable) -> bool:
-    """Whether a name is that of a piece with a number, or of a piece between two ranks."""
-    return type(name) is int or (type(name) is tuple and len(name) == 2 and type(name[0]) is int)
+    """Whether a name is that of a piece with a number, of a part of one, or of a piece between two ranks."""
+    return type(name) is int or (type(name) is tuple and len(name) == 2 and (type(name[0]) is int or name[0] in PARTS))
 
 
 def _compare_messages(program: RankProgram, request: Request, cut: int, who: str) -> float | None:
