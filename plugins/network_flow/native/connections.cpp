@@ -1,29 +1,41 @@
 #include "connections.hpp"
 
+#include <astra_sim/index.hpp>
+#include <utility>
+
 namespace astra::flow {
 
-std::size_t Connections::HashKey::operator()(const Key& key) const {
-  const std::uint64_t ends = std::uint64_t{static_cast<std::uint32_t>(key.source)} << 32 | static_cast<std::uint32_t>(key.destination);
-  const std::uint64_t mixed = (static_cast<std::uint64_t>(key.connection) * 0x9e3779b97f4a7c15 ^ ends) * 0xff51afd7ed558ccd;
-  return static_cast<std::size_t>(mixed >> 16);
+std::size_t Connections::Key::hash() const {
+  const std::uint64_t ends = std::uint64_t{static_cast<std::uint32_t>(source)} << 32 | static_cast<std::uint32_t>(destination);
+  return (static_cast<std::uint64_t>(connection) * 0x9e3779b97f4a7c15 ^ ends) * 0xff51afd7ed558ccd;
 }
 
 bool Connections::enter(const Sent& sent) {
   if (sent.connection == 0) return true;
-  const auto [entry, is_new] = waiting_.try_emplace(key_of(sent));
-  if (!is_new) entry->second.push_back(sent);
-  return is_new;
+  Queue& queue = queues_.find_or_add(key_of(sent));
+  if (!std::exchange(queue.is_busy, true)) return true;
+  if (spare_.empty()) {
+    spare_.push_back(count_of(waiting_));
+    waiting_.emplace_back();
+  }
+  const int place = spare_.back();
+  spare_.pop_back();
+  at(waiting_, place) = {sent, kNone};
+  (queue.first == kNone ? queue.first : at(waiting_, queue.last).next) = place;
+  queue.last = place;
+  return false;
 }
 
 std::optional<Sent> Connections::leave(const Sent& sent) {
   if (sent.connection == 0) return std::nullopt;
-  const auto entry = waiting_.find(key_of(sent));
-  if (entry->second.empty()) {
-    waiting_.erase(entry);
+  Queue& queue = *queues_.find(key_of(sent));
+  if (queue.first == kNone) {
+    queue.is_busy = false;
     return std::nullopt;
   }
-  const Sent next = entry->second.front();
-  entry->second.pop_front();
+  const auto [next, behind] = at(waiting_, queue.first);
+  spare_.push_back(queue.first);
+  queue.first = behind;
   return next;
 }
 

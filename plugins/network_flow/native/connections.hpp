@@ -1,10 +1,12 @@
 // Connections, each with one message at a time on its links: the others wait for those before them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <list>
 #include <optional>
-#include <unordered_map>
+#include <vector>
+
+#include "flat_table.hpp"
 
 namespace astra::flow {
 
@@ -28,18 +30,32 @@ class Connections {
 
  private:
   struct Key {
-    std::int64_t connection;
-    int source, destination;
+    std::int64_t connection = 0;
+    int source = 0, destination = 0;
     bool operator==(const Key&) const = default;
+    bool empty() const { return connection == 0; }
+    std::size_t hash() const;
   };
 
-  struct HashKey {
-    std::size_t operator()(const Key& key) const;
+  // Whether a message of a connection is on its links, and places of the first and the last that wait.
+  struct Queue {
+    bool is_busy = false;
+    int first = kNone, last = kNone;
+    bool is_needed() const { return is_busy; }
   };
+
+  struct Waiting {
+    Sent sent;
+    int next = kNone;
+  };
+
+  static constexpr int kNone = -1;
 
   static Key key_of(const Sent& sent) { return {sent.connection, sent.source, sent.destination}; }
 
-  std::unordered_map<Key, std::list<Sent>, HashKey> waiting_;  // of each connection that has a message on its links
+  FlatTable<Key, Queue> queues_;
+  std::vector<Waiting> waiting_;
+  std::vector<int> spare_;  // places of none
 };
 
 }  // namespace astra::flow

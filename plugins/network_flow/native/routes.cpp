@@ -10,18 +10,20 @@ namespace {
 // Routes are kept up to this many links.
 constexpr std::size_t kMostLinks = std::size_t{1} << 22;
 
-// Adds the uses of the same link.
-void merge(std::vector<Use>& uses) {
-  std::stable_sort(uses.begin(), uses.end(), [](const Use& a, const Use& b) { return a.link < b.link; });
-  std::size_t last = 0;
-  for (std::size_t next = 1; next < uses.size(); ++next) {
-    if (uses[next].link == uses[last].link) {
-      uses[last].share += uses[next].share;
+// Adds the uses of the same link, from the first of a path to the end of the list.
+void merge(std::vector<Use>& uses, int first) {
+  const auto begin = uses.begin() + first;
+  std::stable_sort(begin, uses.end(), [](const Use& a, const Use& b) { return a.link < b.link; });
+  auto last = begin;
+  for (auto next = begin; next != uses.end(); ++next) {
+    if (next == begin) continue;
+    if (next->link == last->link) {
+      last->share += next->share;
     } else {
-      uses[++last] = uses[next];
+      *++last = *next;
     }
   }
-  if (!uses.empty()) uses.resize(last + 1);
+  if (begin != uses.end()) uses.erase(last + 1, uses.end());
 }
 
 }  // namespace
@@ -31,30 +33,37 @@ Routes::Routes(const Fabric& fabric, const Rules& rules)
   for (int dimension = 0; dimension < fabric.dimensions(); ++dimension) paths_.emplace_back(fabric.group(dimension), rules);
 }
 
-const Path& Routes::path(int source, int destination, bool around) {
-  const std::int64_t key = (std::int64_t{source} * fabric_.npus() + destination) * 2 + (around ? 1 : 0);
-  const auto entry = known_.find(key);
-  if (entry != known_.end()) return entry->second;
-  Path path = make(source, destination, around);
-  if (held_ + path.uses.size() > kMostLinks) {
-    known_.clear();
-    held_ = 0;
-  }
-  held_ += path.uses.size();
-  return known_.emplace(key, std::move(path)).first->second;
+Path Routes::path(int source, int destination, bool around) {
+  const Key key{(std::int64_t{source} * fabric_.npus() + destination) * 2 + (around ? 1 : 0)};
+  const Known* known = known_.find(key);
+  const Known& path = known != nullptr ? *known : learn(key, source, destination, around);
+  return {path.latency_ns, path.ns_per_byte, {uses_.data() + path.first, index(path.count)}};
 }
 
-Path Routes::make(int source, int destination, bool around) {
-  Path path = trace(source, destination, around);
-  if (ack_share_ > 0) {
-    for (const Use& back : trace(destination, source, around).uses) path.uses.push_back({back.link, back.share * ack_share_});
-    merge(path.uses);
+const Routes::Known& Routes::learn(const Key& key, int source, int destination, bool around) {
+  if (uses_.size() > kMostLinks) {
+    known_.clear();
+    uses_.clear();
   }
+  const Known path = make(source, destination, around);
+  return known_.find_or_add(key) = path;
+}
+
+Routes::Known Routes::make(int source, int destination, bool around) {
+  Known path{0, 0, count_of(uses_), 0};
+  trace(source, destination, around, path);
+  if (ack_share_ > 0) {
+    const int back = count_of(uses_);
+    Known ignored;
+    trace(destination, source, around, ignored);
+    for (int use = back; use < count_of(uses_); ++use) at(uses_, use).share *= ack_share_;
+    merge(uses_, path.first);
+  }
+  path.count = count_of(uses_) - path.first;
   return path;
 }
 
-Path Routes::trace(int source, int destination, bool around) {
-  Path path;
+void Routes::trace(int source, int destination, bool around, Known& path) {
   int npu = source;
   for (int dimension = 0; dimension < fabric_.dimensions(); ++dimension) {
     const int from = fabric_.position(npu, dimension), to = fabric_.position(destination, dimension);
@@ -70,11 +79,10 @@ Path Routes::trace(int source, int destination, bool around) {
     path.latency_ns += own.latency_ns + 2 * group.nic_latency_ns;
     for (const Crossing& crossing : own.crossings) {
       path.ns_per_byte += crossing.share / at(group.links, crossing.link).bandwidth;
-      path.uses.push_back({first + crossing.link, crossing.share});
+      uses_.push_back({first + crossing.link, crossing.share});
     }
     npu = fabric_.moved(npu, dimension, to);
   }
-  return path;
 }
 
 }  // namespace astra::flow
