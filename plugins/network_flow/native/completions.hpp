@@ -70,7 +70,7 @@ class Completions {
   static constexpr int kSorted = -1;
   static constexpr int kFirstFar = -2;
   static constexpr int kChildren = 4;
-  static constexpr int kPart = 16;   // one of so many flows is sorted at a time,
+  static constexpr int kPart = 16;   // the part of them that is sorted at a time, as its divisor,
   static constexpr int kLeast = 64;  // but no fewer than these
 
   // When a flow ends. Its place: in the heap; kSorted; or kFirstFar - place in the list of those that are far off.
@@ -108,18 +108,18 @@ class Completions {
     horizon_ = *part;
     sorted_.clear();
     next_ = 0;
-    int kept = 0;
+    int place = 0;
     for (int flow : far_) {
       End& end = at(ends_, flow);
       if (end.time > horizon_) {
-        end.place = kFirstFar - kept;
-        at(far_, kept++) = flow;
+        end.place = kFirstFar - place;
+        at(far_, place++) = flow;
       } else {
         end.place = kSorted;
         sorted_.emplace_back(end.time, flow);
       }
     }
-    far_.resize(index(kept));
+    far_.resize(index(place));
     std::sort(sorted_.begin(), sorted_.end());
   }
 

@@ -13,8 +13,10 @@
 #include <utility>
 #include <vector>
 
+#include "even_sharing.hpp"
 #include "network.hpp"
 #include "sharing.hpp"
+#include "weighted_sharing.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -58,18 +60,37 @@ void require(bool holds, const char* otherwise) {
   if (!holds) throw std::invalid_argument(otherwise);
 }
 
-void make_sharing(Sharing* place, const std::vector<std::int64_t>& capacity) {
+template <class Kind>
+void make_sharing(Kind* place, const std::vector<std::int64_t>& capacity) {
   for (std::int64_t each : capacity) require(each > 0 && each <= kMostCapacity, "a capacity is not above 0 and at most 2^50");
-  new (place) Sharing(capacity);
+  new (place) Kind(capacity);
 }
 
-int add(Sharing& sharing, std::int64_t weight, std::optional<std::int64_t> bound, const std::vector<std::pair<int, std::int64_t>>& links) {
+int add(Sharing& sharing, std::int64_t weight, std::int64_t bound, const std::vector<std::pair<int, std::int64_t>>& links) {
   require(!links.empty(), "a flow uses no link");
-  require(weight > 0 && weight <= kMostWeight && bound.value_or(1) > 0, "a weight is not 1 to 2^50, or a bound not above 0");
+  require(weight > 0 && weight <= kMostWeight && bound > 0, "a weight is not 1 to 2^50, or a bound not above 0");
   for (const auto& [link, own] : links) {
     require(link >= 0 && link < sharing.links() && own > 0 && own <= kMostWeight, "a flow uses a link that is not there, or not at all");
   }
-  return sharing.add(weight, bound.value_or(Sharing::kNoBound), links);
+  return sharing.add(weight, bound, links);
+}
+
+int add_weighted(WeightedSharing& sharing, std::int64_t weight, std::optional<std::int64_t> bound,
+                 const std::vector<std::pair<int, std::int64_t>>& links) {
+  return add(sharing, weight, bound.value_or(Sharing::kNoBound), links);
+}
+
+int add_even(EvenSharing& sharing, const std::vector<int>& links) {
+  std::vector<std::pair<int, std::int64_t>> used;
+  for (int link : links) used.emplace_back(link, 1);
+  return add(sharing, 1, Sharing::kNoBound, used);
+}
+
+std::vector<int> settle(Sharing& sharing) {
+  sharing.settle();
+  std::vector<int> result;
+  for (const Sharing::Changed& each : sharing.changed()) result.push_back(each.flow);
+  return result;
 }
 
 int known(const Sharing& sharing, int flow) {
@@ -92,11 +113,16 @@ NB_MODULE(_core, module) {
            "of "
            "every link that carried something.");
 
-  nb::class_<Sharing>(module, "Sharing", "Weighted max-min fair shares. Capacities, bounds and rates are whole numbers.")
-      .def("__init__", &make_sharing, "capacity"_a)
-      .def("add", &add, "weight"_a, "bound"_a.none(), "links"_a, "A flow comes. Its links: number, weight there. Returns its number.")
+  nb::class_<Sharing>(module, "Sharing", "Max-min fair shares. Capacities, bounds and rates are whole numbers.")
       .def(
           "remove", [](Sharing& sharing, int flow) { sharing.remove(known(sharing, flow)); }, "flow"_a, "A flow goes.")
-      .def("settle", &Sharing::settle, "Compute the rates that may have changed. Returns their flows.")
+      .def("settle", &settle, "Compute the rates that may have changed. Returns their flows.")
       .def("rate", [](const Sharing& sharing, int flow) { return sharing.rate(known(sharing, flow)); }, "flow"_a);
+  nb::class_<WeightedSharing, Sharing>(module, "WeightedSharing", "Shares of flows with weights and bounds.")
+      .def("__init__", &make_sharing<WeightedSharing>, "capacity"_a)
+      .def("add", &add_weighted, "weight"_a, "bound"_a.none(), "links"_a,
+           "A flow comes. Its links: number, weight there. Returns its number.");
+  nb::class_<EvenSharing, Sharing>(module, "EvenSharing", "Shares of flows of equal weights, without bounds.")
+      .def("__init__", &make_sharing<EvenSharing>, "capacity"_a)
+      .def("add", &add_even, "links"_a, "A flow comes. Its links. Returns its number.");
 }

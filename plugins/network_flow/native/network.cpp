@@ -8,6 +8,9 @@
 #include <optional>
 #include <string>
 
+#include "even_sharing.hpp"
+#include "weighted_sharing.hpp"
+
 namespace astra::flow {
 
 namespace {
@@ -16,6 +19,7 @@ constexpr double kPsPerNs = 1000;
 // From here on whole picoseconds are not exact in floating point.
 constexpr double kLongest = 9007199254740992.0;
 constexpr std::int64_t kFullWeight = std::int64_t{1} << 50;
+constexpr int kAhead = 16;            // flows ahead for which memory is asked
 constexpr int kLargestCapacity = 49;  // a power of two; a flow that splits over many links may have a rate far above it
 
 int scale_of(const Fabric& fabric, double factor) {
@@ -35,6 +39,11 @@ std::vector<std::int64_t> capacities(const Fabric& fabric, double factor, int sc
   std::vector<std::int64_t> result;
   for (int link = 0; link < fabric.links(); ++link) result.push_back(scaled(fabric.bandwidth(link) * factor, scale));
   return result;
+}
+
+std::unique_ptr<Sharing> sharing(const Rules& rules, bool weighted, const std::vector<std::int64_t>& capacity) {
+  if (weighted || rules.window_bytes > 0) return std::make_unique<WeightedSharing>(capacity);
+  return std::make_unique<EvenSharing>(capacity);
 }
 
 // The shortest of all parts of round trip times.
@@ -73,13 +82,15 @@ Network::Network(Fabric fabric, const Rules& rules)
     : fabric_(std::move(fabric)),
       rules_(rules),
       routes_(fabric_, rules_),
-      scale_(scale_of(fabric_, rules.bandwidth_factor)),
+      unit_{scale_of(fabric_, rules.bandwidth_factor), 1},
       shortest_trip_ns_(shortest_trip_ns(fabric_, rules.weight_bytes)),
-      sharing_(capacities(fabric_, rules.bandwidth_factor, scale_)),
       weighted_(rules.by_round_trip() || rules.ack_share > 0 || rules.routing == Routing::split || rules.routing == Routing::valiant ||
                 rules.routing == Routing::ugal),
+      sharing_(sharing(rules, weighted_, capacities(fabric_, rules.bandwidth_factor, unit_.scale))),
       figures_(index(fabric_.links())),
-      loads_(rules.routing == Routing::ugal ? index(fabric_.links()) : 0) {}
+      loads_(rules.routing == Routing::ugal ? index(fabric_.links()) : 0) {
+  unit_.bytes_per_ns = std::ldexp(1.0, -unit_.scale);
+}
 
 void Network::inject(std::int64_t time, std::span<const astra_message_v2> messages) {
   for (const astra_message_v2& each : messages) send(time, each);
@@ -158,23 +169,27 @@ bool Network::step(std::int64_t until) {
 void Network::settle() {
   if (now_ < due_) return;
   due_ = ASTRA_NEVER;
-  const std::vector<int>& changed = sharing_.settle();
-  shared_ += changed.empty() ? 0 : 1;
-  for (int number : changed) {
-    Flow& flow = at(flows_, number);
-    const std::int64_t rate = sharing_.rate(number);
-    if (rate == flow.rate) continue;
-    flow.left = std::max(0.0, flow.left - real(now_ - flow.since) * bytes_per_ps(flow.rate));
-    flow.since = now_;
-    flow.rate = rate;
-    completions_.set(number, end_at(flow));
+  shared_ += sharing_->settle() ? 1 : 0;
+  const std::vector<Sharing::Changed>& changed = sharing_->changed();
+  for (int place = 0; place < count_of(changed); ++place) {
+    if (place + kAhead < count_of(changed)) {
+      const int later = at(changed, place + kAhead).flow;
+      __builtin_prefetch(&at(flows_.progress, later));
+      completions_.prefetch(later);
+    }
+    const auto [number, rate] = at(changed, place);
+    Progress& progress = at(flows_.progress, number);
+    if (rate == progress.rate) continue;
+    bring_forward(progress);
+    progress.rate = rate;
+    completions_.set(number, end_at(progress));
   }
   interruptible_.step(now_);
 }
 
 void Network::begin(Sent sent) {
   for (;;) {
-    const Path& path = routes_.path(sent.source, sent.destination, sent.around);
+    const Path path = routes_.path(sent.source, sent.destination, sent.around);
     count(sent, path);
     if (sent.bytes > 0) return flow(sent, path);
     delivered_.add(now_, sent.number);
@@ -191,30 +206,36 @@ void Network::flow(const Sent& sent, const Path& path) {
     const double share = real(weight) * use.share;
     links_.emplace_back(use.link, weighted_ ? std::max<std::int64_t>(1, std::llround(share)) : 1);
   }
-  const int number = sharing_.add(weight, bound_of(path), links_);
-  if (count_of(flows_) <= number) flows_.resize(index(number) + 1);
+  const int number = sharing_->add(weight, bound_of(path), links_);
+  if (count_of(flows_.messages) <= number) {
+    flows_.messages.resize(index(number) + 1);
+    flows_.progress.resize(index(number) + 1);
+  }
   due_ = now_;
-  at(flows_, number) = {sent, now_, real(sent.bytes), now_, 0};
+  at(flows_.messages, number) = {sent, now_};
+  at(flows_.progress, number) = {real(sent.bytes), now_, 0};
   for (const Use& use : path.uses) {
     LinkFigures& figures = at(figures_, use.link);
-    figures.largest_flows = std::max<std::int64_t>(figures.largest_flows, sharing_.flows_on(use.link));
+    figures.largest_flows = std::max<std::int64_t>(figures.largest_flows, sharing_->flows_on(use.link));
   }
 }
 
 void Network::end(int number) {
-  Flow& flow = at(flows_, number);
+  Flow& flow = at(flows_.messages, number);
   const Sent ended = flow.sent;
   load(ended.source, ended.destination, ended.around, -1);
   delivered_.add(now_, ended.number);
   const std::optional<Sent> next = connections_.leave(ended);
   if (next && next->bytes > 0 && next->around == ended.around) {
     count(*next, routes_.path(next->source, next->destination, next->around));
-    flow = {*next, now_, real(next->bytes), now_, flow.rate};
-    completions_.set(number, end_at(flow));
+    flow = {*next, now_};
+    Progress& progress = at(flows_.progress, number);
+    progress = {real(next->bytes), now_, progress.rate};
+    completions_.set(number, end_at(progress));
     return;
   }
   completions_.pop();
-  sharing_.remove(number);
+  sharing_->remove(number);
   due_ = std::min(due_, now_ + static_cast<std::int64_t>(rules_.tolerance * real(now_ - flow.begun)));
   if (next) begin(*next);
 }
@@ -229,8 +250,14 @@ void Network::count(const Sent& sent, const Path& path) {
 }
 
 // When a flow ends if its rate stays.
-std::int64_t Network::end_at(const Flow& flow) const {
-  return later(flow.since, std::nearbyint(flow.left / std::ldexp(real(flow.rate), -scale_) * kPsPerNs), "a message");
+std::int64_t Network::end_at(const Progress& progress) const {
+  return later(progress.since, std::nearbyint(progress.left / (real(progress.rate) * unit_.bytes_per_ns) * kPsPerNs), "a message");
+}
+
+void Network::bring_forward(Progress& progress) const {
+  const double gone = real(now_ - progress.since) * (real(progress.rate) * unit_.bytes_per_ns / kPsPerNs);
+  progress.left = std::max(0.0, progress.left - gone);
+  progress.since = now_;
 }
 
 std::int64_t Network::weight_of(const Path& path, const Sent& sent) const {
@@ -245,9 +272,7 @@ std::int64_t Network::weight_of(const Path& path, const Sent& sent) const {
 
 std::int64_t Network::bound_of(const Path& path) const {
   if (rules_.window_bytes == 0 || path.latency_ns == 0) return Sharing::kNoBound;
-  return scaled(rules_.bandwidth_factor * rules_.window_bytes / (2 * path.latency_ns), scale_);
+  return scaled(rules_.bandwidth_factor * rules_.window_bytes / (2 * path.latency_ns), unit_.scale);
 }
-
-double Network::bytes_per_ps(std::int64_t rate) const { return std::ldexp(real(rate), -scale_) / kPsPerNs; }
 
 }  // namespace astra::flow

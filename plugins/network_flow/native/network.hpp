@@ -6,6 +6,7 @@
 #include <astra_sim/interrupt.hpp>
 #include <astra_sim/radix_queue.hpp>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
@@ -53,13 +54,29 @@ class Network {
   const std::vector<LinkFigures>& figures() const { return figures_; }
 
  private:
-  // A message on its links. Its remaining bytes at a time, since when its rate has not changed.
+  // A message on its links.
   struct Flow {
     Sent sent;
     std::int64_t begun = 0;
+  };
+
+  // The bytes that a flow had left at a time, since when its rate has not changed. Apart from flows: many are read for each that ends.
+  struct Progress {
     double left = 0;
     std::int64_t since = 0;
     std::int64_t rate = 0;
+  };
+
+  // By the numbers that `sharing_` gives.
+  struct Flows {
+    std::vector<Flow> messages;
+    std::vector<Progress> progress;
+  };
+
+  // 2^-scale bytes per nanosecond.
+  struct Unit {
+    int scale = 0;
+    double bytes_per_ns = 1;
   };
 
   void send(std::int64_t time, const astra_message_v2& message);
@@ -79,20 +96,21 @@ class Network {
   // A message ends. One that has waited for it on the same route takes over its share of links.
   void end(int flow);
   void count(const Sent& sent, const Path& path);
-  std::int64_t end_at(const Flow& flow) const;
+  std::int64_t end_at(const Progress& progress) const;
   std::int64_t weight_of(const Path& path, const Sent& sent) const;
   std::int64_t bound_of(const Path& path) const;
-  double bytes_per_ps(std::int64_t rate) const;
+  // Progress until now.
+  void bring_forward(Progress& progress) const;
 
   Fabric fabric_;
   Rules rules_;
   Routes routes_;
-  int scale_;                // rates are counted in 2^-scale bytes per nanosecond
+  Unit unit_;                // of rates
   double shortest_trip_ns_;  // whose weight is the highest
-  Sharing sharing_;
-  bool weighted_;  // whether flows, or the links of a flow, may have different weights
+  bool weighted_;            // whether flows, or the links of a flow, may have different weights
+  std::unique_ptr<Sharing> sharing_;
   RadixQueue<Sent> sent_;
-  std::vector<Flow> flows_;  // by the numbers that `sharing_` gives
+  Flows flows_;
   Completions completions_;
   Connections connections_;
   Deliveries delivered_;

@@ -1,4 +1,4 @@
-"""Max-min fair shares of links, in plain Python: the rule that `native/sharing.hpp` computes piece by piece. Tests compare the two.
+"""Max-min fair shares of links, in plain Python: the rule that `native/` computes piece by piece. Tests compare them.
 
 All flows begin with a rate of 0, and the level rises from 0. The rate of a flow is the level times its weight, until a link on its way is
 full or its bound is reached: there its rate stays, and the others go on. In the end no flow can have more without taking from one whose

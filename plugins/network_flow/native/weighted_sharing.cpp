@@ -1,7 +1,6 @@
-#include "sharing.hpp"
+#include "weighted_sharing.hpp"
 
 #include <algorithm>
-#include <functional>
 #include <limits>
 
 namespace astra::flow {
@@ -9,8 +8,6 @@ namespace astra::flow {
 namespace {
 
 constexpr double kHighest = std::numeric_limits<double>::infinity();
-// Levels that are this near to each other, relative to their size, count as one: levels are rounded.
-constexpr double kNear = 1e-9;
 
 // A part of a rate, rounded down.
 std::int64_t part(std::int64_t rate, std::int64_t weight, Wide weights) {
@@ -20,11 +17,11 @@ std::int64_t part(std::int64_t rate, std::int64_t weight, Wide weights) {
 
 }  // namespace
 
-Sharing::Sharing(const std::vector<std::int64_t>& capacity) : links_(capacity.size()), lowest_(kHighest) {
+WeightedSharing::WeightedSharing(const std::vector<std::int64_t>& capacity) : links_(capacity.size()), lowest_(kHighest) {
   for (int link = 0; link < count_of(links_); ++link) at(links_, link).capacity = at(links_, link).free = at(capacity, link);
 }
 
-int Sharing::add(std::int64_t weight, std::int64_t bound, std::span<const std::pair<int, std::int64_t>> links) {
+int WeightedSharing::add(std::int64_t weight, std::int64_t bound, std::span<const std::pair<int, std::int64_t>> links) {
   if (spare_flows_.empty()) {
     spare_flows_.push_back(count_of(flows_));
     flows_.emplace_back();
@@ -55,17 +52,18 @@ int Sharing::add(std::int64_t weight, std::int64_t bound, std::span<const std::p
   return number;
 }
 
-void Sharing::remove(int flow) {
+void WeightedSharing::remove(int flow) {
   Flow& gone = at(flows_, flow);
   lowest_ = std::min(lowest_, at(level_, flow) * (1 - kNear));
   for (int i = gone.first; i < gone.first + gone.count; ++i) leave(gone, i);
-  spare_shares_[gone.count].push_back(gone.first);
+  at(spare_shares_, gone.count).push_back(gone.first);
   gone.count = 0;
   spare_flows_.push_back(flow);
 }
 
-int Sharing::take_shares(int count) {
-  std::vector<int>& spare = spare_shares_[count];
+int WeightedSharing::take_shares(int count) {
+  if (count_of(spare_shares_) <= count) spare_shares_.resize(index(count) + 1);
+  std::vector<int>& spare = at(spare_shares_, count);
   if (spare.empty()) {
     spare.push_back(count_of(shares_));
     shares_.resize(shares_.size() + index(count));
@@ -76,7 +74,7 @@ int Sharing::take_shares(int count) {
 }
 
 // Levels from that of the flow on may change: so the gap goes when rates are computed next.
-void Sharing::leave(const Flow& flow, int number) {
+void WeightedSharing::leave(const Flow& flow, int number) {
   const Share share = at(shares_, number);
   const Load had = load(flow, number);
   Link& link = at(links_, share.link);
@@ -88,7 +86,8 @@ void Sharing::leave(const Flow& flow, int number) {
   if (link.flows > 0) touched_.push_back(share.link);
 }
 
-const std::vector<int>& Sharing::settle() {
+bool WeightedSharing::settle() {
+  changed_.clear();
   opened_.clear();
   if (!touched_.empty()) {
     gather();
@@ -100,11 +99,12 @@ const std::vector<int>& Sharing::settle() {
     touched_.clear();
   }
   lowest_ = kHighest;
-  return opened_;
+  for (int flow : opened_) changed_.push_back({flow, rate(flow)});
+  return !opened_.empty();
 }
 
 // Opens all flows of touched links whose level may change, those that share links with them, and so on.
-void Sharing::gather() {
+void WeightedSharing::gather() {
   gathered_.clear();
   for (int link : touched_) reach(link);
   for (std::size_t next = 0; next < gathered_.size(); ++next) {
@@ -114,7 +114,7 @@ void Sharing::gather() {
 }
 
 // Flows whose level may change are the last ones of the list. They come back into it in the order of their new levels, as they are fixed.
-void Sharing::open_highest(Link& link) {
+void WeightedSharing::open_highest(Link& link) {
   for (; !link.flow.empty(); link.flow.pop_back()) {
     prefetch(link.flow, count_of(link.flow) - 1, -1);
     const int number = link.flow.back();
@@ -128,7 +128,7 @@ void Sharing::open_highest(Link& link) {
   link.highest = link.flow.empty() ? 0 : at(level_, link.flow.back());
 }
 
-void Sharing::prefetch(const std::vector<int>& flows, int place, int step) const {
+void WeightedSharing::prefetch(const std::vector<int>& flows, int place, int step) const {
   const auto later = [&](int steps) {
     const int there = place + steps * step;
     return there >= 0 && there < count_of(flows) ? at(flows, there) : kGap;
@@ -138,14 +138,14 @@ void Sharing::prefetch(const std::vector<int>& flows, int place, int step) const
   if (const int flow = later(8); flow != kGap) __builtin_prefetch(shares_.data() + at(flows_, flow).first);
 }
 
-void Sharing::reach(int number) {
+void WeightedSharing::reach(int number) {
   Link& link = at(links_, number);
   if (link.gathered) return;
   link.gathered = true;
   gathered_.push_back(number);
 }
 
-void Sharing::open(int number) {
+void WeightedSharing::open(int number) {
   const Flow& flow = at(flows_, number);
   at(level_, number) = kOpen;
   opened_.push_back(number);
@@ -159,20 +159,19 @@ void Sharing::open(int number) {
   }
 }
 
-void Sharing::fill() {
-  full_.clear();
-  next_full_ = 0;
+void WeightedSharing::fill() {
+  bottlenecks_.clear();
   for (int number : gathered_) {
     const Link& link = at(links_, number);
-    if (link.open != 0) full_.emplace_back(real(link.free) / real(link.open), number);
+    if (link.open != 0) bottlenecks_.add(level_at(real(link.free), real(link.open)), number);
   }
   for (int number : opened_) {
     const Flow& flow = at(flows_, number);
-    if (flow.bound != kNoBound) full_.emplace_back(real(flow.bound) / real(flow.weight), ~number);
+    if (flow.bound != kNoBound) bottlenecks_.add(real(flow.bound) / real(flow.weight), ~number);
   }
-  if (!std::is_sorted(full_.begin(), full_.end())) std::sort(full_.begin(), full_.end());
-  while (next_full_ < full_.size() || !heap_.empty()) {
-    const auto [level, what] = take_lowest();
+  bottlenecks_.sort();
+  while (!bottlenecks_.empty()) {
+    const auto [level, what] = bottlenecks_.take();
     if (what < 0) {
       const Flow& flow = at(flows_, ~what);
       if (is_open(~what)) fix(~what, level, flow.bound, flow.weight);
@@ -181,29 +180,16 @@ void Sharing::fill() {
     Link& link = at(links_, what);
     if (link.open == 0) continue;
     // Flows that have been fixed elsewhere since leave more to the others.
-    const double now = real(link.free) / real(link.open);
+    const double now = level_at(real(link.free), real(link.open));
     if (now > level) {
-      push(now, what);
+      bottlenecks_.put_back(now, what);
     } else {
       fix_all(link, now);
     }
   }
 }
 
-Sharing::Full Sharing::take_lowest() {
-  if (heap_.empty() || (next_full_ < full_.size() && full_[next_full_] < heap_.front())) return full_[next_full_++];
-  std::pop_heap(heap_.begin(), heap_.end(), std::greater<>());
-  const Full lowest = heap_.back();
-  heap_.pop_back();
-  return lowest;
-}
-
-void Sharing::push(double level, int what) {
-  heap_.emplace_back(level, what);
-  std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
-}
-
-void Sharing::fix_all(const Link& link, double level) {
+void WeightedSharing::fix_all(const Link& link, double level) {
   const std::int64_t free = link.free;
   const Wide open = link.open;
   for (int place = 0; place < count_of(link.opened); ++place) {
@@ -214,7 +200,7 @@ void Sharing::fix_all(const Link& link, double level) {
 }
 
 // The flow gets its part, by weight, of the rate of `weight` together.
-void Sharing::fix(int number, double level, std::int64_t rate, Wide weight) {
+void WeightedSharing::fix(int number, double level, std::int64_t rate, Wide weight) {
   Flow& flow = at(flows_, number);
   at(level_, number) = level;
   flow.rate = std::max<std::int64_t>(1, part(rate, flow.weight, weight));
