@@ -78,6 +78,10 @@ CONTENTION = 0.5
 """Share of the shorter of compute and exchange by which compute slows where they run beside each other, the same in all stacks."""
 
 
+SCATTER = 0.025
+"""Coefficient of variation of the time of a pass (STRAGGLERS.md), the same in all stacks."""
+
+
 # -- Rules: what follows from a stack ----------------------------------------------------------------------------------
 
 
@@ -114,6 +118,7 @@ def _internevo(line: Line) -> Table:
         **shards,
         "gradients": "same",
         "reduction": "all",
+        "update": "broadcast",
         "recompute": line["recompute"],
         "overlap": {"dp": True, "gathers": False, "contention": CONTENTION},
     }
@@ -264,6 +269,8 @@ def experiment(line: Line) -> Experiment:
         workload["sequence_parallel"] = bool(parallel["sp"])
     elif stack.name in ("internevo", "bloom"):
         workload["sequence_parallel"] = False
+    if gpus > workload["tensor_parallel"] * workload["pipeline_parallel"] * workload["context_parallel"]:
+        workload["scatter"] = SCATTER
     network: Table = {"plugin": "analytical", "model": "nccl", "device": machine.nccl}
     return Experiment(platform, network, machine.device, {**workload, **stack.rule(line)})
 

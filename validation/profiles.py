@@ -36,6 +36,8 @@ SOFTWARE: Mapping[str, Callable[[Workload], bool]] = {
     "fused_loss": lambda workload: True,
     "attention": lambda workload: True,
     "reduction": lambda workload: workload.get("zero") in (1, 2),
+    "update": lambda workload: workload.get("zero") in (1, 2),
+    "scatter": lambda workload: "scatter" in workload,
     "sequence_parallel": lambda workload: workload["tensor_parallel"] > 1,
     "dispatch": lambda workload: workload["expert_parallel"] > 1,
     "cuda_graphs": lambda workload: "experts" in workload["model"],

@@ -100,6 +100,17 @@ def layer_parameters(model: Model, kind: LayerKind, parallel: Parallelism = WHOL
     )
 
 
+def tensors(model: Model, units: Iterable[int | Literal["embedding", "head"]]) -> int:
+    """The number of parameter tensors of units: numbers of blocks, or ends of the model. Queries, keys and values are one tensor."""
+    attention = 2 if model.mla is None else 7  # of latent attention two products down and two up, and two norms
+    vectors = (2 if model.query_norms else 0) + (6 if model.biases else 1 if model.query_biases else 0)
+    feed_forward = {"dense": model.branches, "moe": (model.experts or 0) * model.branches + 1}
+    if model.shared_experts:
+        feed_forward["moe"] += model.branches
+    ends = {"embedding": 1 + model.learned_positions, "head": (1 if model.tied else 2)}
+    return sum(ends[unit] if isinstance(unit, str) else attention + 2 + vectors + feed_forward[model.kind(unit)] for unit in units)
+
+
 def _norms_and_biases(model: Model, kind: LayerKind, parallel: Parallelism) -> int:
     """Parameters of a block that are no matrices."""
     # LayerNorm has a weight and a bias; models without biases have RMSNorm.

@@ -41,6 +41,11 @@ class Overlap:
     contention: float = option(0.0, minimum=0, maximum=1, help="share of the shorter of compute and collective by which compute slows"
                                " while a data-parallel or expert collective runs beside it; fits give 0.15 to 0.5")  # fmt: skip
 
+    @property
+    def gathers_run(self) -> bool:
+        """Whether parameters are gathered beside forward passes: as gradients are reduced, unless `gathers` says."""
+        return self.dp if self.gathers is None else self.gathers
+
 
 @attrs.frozen
 class RecomputeLayers:
@@ -93,6 +98,18 @@ class LlmOptions:
         "shards",
         choices=("shards", "all"),
         help="which ranks get the sums of gradients: those that keep a shard of ZeRO-1 or 2, or all (DeepSpeed's bf16, InternEvo)",
+    )
+    update: str = option(
+        "gather",
+        choices=("gather", "broadcast"),
+        help="how ranks get parameters that ZeRO-1 or 2 has updated: from one all-gather, or from broadcasts, in which each rank in turn"
+        " sends whole tensors to all (InternEvo)",
+    )
+    scatter: float = option(
+        0.0,
+        minimum=0,
+        help="coefficient of variation of the time of a pass, between nodes and passes: reductions of gradients wait for the slowest of the"
+        " nodes that have replicas; runs measured 0.025",
     )
     schedule: str | None = option(None, choices=SCHEDULES, help="order of passes; none: 1f1b, or interleaved with virtual stages")
     recompute: str | RecomputeLayers = option("none", help="none | selective | full | full_early_stop, or a table: {layers = N}")

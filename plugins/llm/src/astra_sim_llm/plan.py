@@ -58,9 +58,8 @@ class TrainingPlan:
 
     @property
     def gathers_overlap(self) -> bool:
-        """Whether weights are gathered beside forward passes: as reductions run on, unless the option sets it."""
-        overlap = self.options.overlap
-        return overlap.dp if overlap.gathers is None else overlap.gathers
+        """Whether weights are gathered beside forward passes."""
+        return self.options.overlap.gathers_run
 
     def work(self, keys: int | None = None) -> ProductWork:
         """The work of a rank in a pass; decoding has one token of each sequence, and `keys` in the cache."""

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import attrs
-from astra_sim.graph import Operation, Pass
+from astra_sim.graph import Compute, Operation, Pass
 from astra_sim.rows import Rows
 from astra_sim.schedule import Collective, shift
 from astra_sim.shapes import OptimizerStep
 
 from astra_sim_llm import messages, schedules
+from astra_sim_llm.counts import tensors
 from astra_sim_llm.data_parallel import DataParallel, Part, Unit
 from astra_sim_llm.layout import Chunk
 from astra_sim_llm.memory import stage_parameters_of
 from astra_sim_llm.operations import Block
 from astra_sim_llm.plan import TrainingPlan
+from astra_sim_llm.scatter import lateness_ps
 from astra_sim_llm.schedules import PassKind
 from astra_sim_llm.steps import LlmExchange, LlmRun, Step, join, weight_steps
 from astra_sim_llm.templates import BEFORE, FIRE_AND_FORGET, Compiler, OperationTypes, ProgramRows, Template
@@ -26,11 +28,11 @@ TOKEN_TAG = TIED_TAG + 1
 
 
 class StageWriter:
-    """Writes the program of one stage."""
+    """Writes the program of one stage. `nodes` is how many nodes the platform has."""
 
     def __init__(
-        self, plan: TrainingPlan, stage: int, block: Block, compiler: Compiler, kinds: OperationTypes
-    ) -> None:  # fmt: skip
+        self, plan: TrainingPlan, stage: int, block: Block, compiler: Compiler, kinds: OperationTypes, nodes: int = 1
+    ) -> None:
         self._plan = plan
         self._stage = stage
         self._block = block
@@ -41,21 +43,25 @@ class StageWriter:
         self._rows = ProgramRows(kinds, in_turn=plan.setup.schedule == "dualpipe" or plan.setup.shards_gradients)
         self._data_parallel = DataParallel(plan, stage)
         self._templates: dict[object, Template] = {}
+        self._kernels_ps: dict[Template, int] = {}
+        self._nodes = min(nodes, plan.parallel.data)  # those with replicas of their own
         self._virtual_stages = len(plan.chunks)
 
     def write(self, order: Sequence[schedules.ScheduleStep], iterations: int) -> Rows[Operation]:
         """The program of several iterations."""
         for _ in range(iterations):
-            self._write_passes(order)
-            self._finish()
+            late_ps = self._write_passes(order)
+            self._finish(late_ps)
         return self._rows.rows()
 
-    def _write_passes(self, order: Sequence[schedules.ScheduleStep]) -> None:
-        """The passes of an iteration. Weights that are gathered beside them are there before the first pass of their chunk.
+    def _write_passes(self, order: Sequence[schedules.ScheduleStep]) -> int:
+        """The passes of an iteration, and how much later the slowest node ends them. Weights that are gathered beside them are there
+        before the first pass of their chunk.
 
         A first pass that waits for nothing gathers its own, bucket by bucket; all others are under way while it is waited for.
         """
         templates, chunks = self._passes(order)
+        late_ps = lateness_ps(self._plan.options.scatter, self._nodes, map(self._kernels_ps.__getitem__, templates))
         place = 0
         if self._data_parallel.gathers_ahead and self._virtual(chunks[0][0]) == 0:
             place, chunks = 1, chunks[1:]
@@ -66,6 +72,7 @@ class StageWriter:
             self._rows.wait_for(gather)
             place = begin
         self._rows.write(templates[place:])
+        return late_ps
 
     # -- passes ------------------------------------------------------------------------------------------------------------
 
@@ -111,8 +118,10 @@ class StageWriter:
                 PassKind.WEIGHT: "weight gradient",
             }
             name = " and ".join(f"{names[one[0]]} {self._virtual(one[1])}" for one in passes)
-            inner = self._compiler.compile(beside_each_other(*steps) if len(steps) > 1 else steps[0], kind, name)
-            self._templates[passes] = self._with_messages(inner, [one[:2] for one in passes])
+            joined = beside_each_other(*steps) if len(steps) > 1 else steps[0]
+            template = self._with_messages(self._compiler.compile(joined, kind, name), [one[:2] for one in passes])
+            self._templates[passes] = template
+            self._kernels_ps[template] = self._compiler.kernels_ps(joined)
         return self._templates[passes]
 
     def _virtual(self, chunk: int) -> int:
@@ -209,10 +218,12 @@ class StageWriter:
 
     # -- the end of an iteration -----------------------------------------------------------------------------------------------
 
-    def _finish(self) -> None:
-        """Reduce remaining gradients, exchange tied embeddings, and update the parameters."""
+    def _finish(self, late_ps: int) -> None:
+        """Wait for the slowest node, reduce remaining gradients, exchange tied embeddings, and update the parameters."""
         plan, p = self._plan, self._plan.parallel
         self._rows.wait_for_free()
+        if late_ps:
+            self._rows.write([Template([self._kinds.late(late_ps)], [[BEFORE]], 0, [])])
         parameters = stage_parameters_of(plan.setup, self._stage)
         experts, others = parameters.experts, parameters.shared
         steps: list[Step] = []
@@ -238,7 +249,15 @@ class StageWriter:
         # ZeRO-3 gathers weights before use; ZeRO-1 and 2 after the update, unless the next passes hide it.
         if p.zero in (1, 2) and not plan.gathers_overlap:
             gather = (("edp", 2 * experts // p.expert_shards), ("dp", 2 * others // p.shards))
-            self._write([LlmExchange("parameters", axis, Collective.ALL_GATHER, size) for axis, size in gather if size], "parameters")
+            # NCCL broadcasts along a ring, which takes as long as to gather as many bytes.
+            times = self._broadcasts() if plan.options.update == "broadcast" else 1
+            exchanges = [LlmExchange("parameters", axis, Collective.ALL_GATHER, -(-size // times)) for axis, size in gather if size]
+            self._write(exchanges * times, "parameters")
+
+    def _broadcasts(self) -> int:
+        """How many ranks have tensors to send: those that shard, or one for each tensor."""
+        units = [unit for chunk in self._plan.chunks_of_stage(self._stage) for unit in self._units_of(chunk)]
+        return min(self._plan.parallel.shards, tensors(self._plan.model, units))
 
     def _units_of(self, chunk: Chunk) -> list[Unit]:
         """The units of a chunk; blocks of multi-token prediction are with the head."""

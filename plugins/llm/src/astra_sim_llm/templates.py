@@ -119,6 +119,13 @@ class OperationTypes:
         """A row that ends when all its dependencies have ended."""
         return self.number("join", "join", lambda: Wait((), (), -1, Pass.FORWARD))
 
+    def late(self, late_ps: int) -> int:
+        """A row that waits for the slowest node for some time, which counts as bubble (picoseconds)."""
+        name = "slowest node"
+        return self.number(
+            ("late", late_ps), "late", lambda: Compute((), late_ps, -1, Pass.WEIGHT_GRADIENT, idle=True, unit=Unit.NONE, name=name)
+        )
+
     @property
     def has_composites(self) -> bool:
         """Whether there are composites."""
@@ -210,6 +217,10 @@ class Compiler:
             result.append(one)
         result += (self._kinds.join() for _ in range(len(layout.rows.kinds) - len(result)))
         return layout.rows.of_kinds(result)
+
+    def kernels_ps(self, steps: Sequence[Step]) -> int:
+        """The time of the kernels of steps, with slowdown and launches (picoseconds)."""
+        return sum(self._durations(steps))
 
     def shared(self, exchange: LlmExchange) -> LlmExchange:
         """The exchange, or an equal one from before: steps are distinguished by identity, so all passes share a layout."""

@@ -12,7 +12,7 @@ from astra_sim_llm.options import CAST_TO, LlmOptions, Overlap
 from astra_sim_llm.parallelism import Parallelism
 
 _OF_TRAINING = (
-    *("schedule", "zero", "accumulation", "reduction", "recompute", "gradients", "fused_gradients", "optimizer_bytes"),
+    *("schedule", "zero", "accumulation", "reduction", "update", "scatter", "recompute", "gradients", "fused_gradients", "optimizer_bytes"),
     *("overlap.dp", "overlap.gathers", "overlap.p2p", "overlap.ep", "overlap.contention"),
 )
 _OF_DECODING = ("decode_tokens", "kv_length")
@@ -85,6 +85,8 @@ def _of_one_rank(options: LlmOptions, parallel: Parallelism) -> Unused:
     }
     if parallel.expert == 1:
         yield from ((name, "where expert_parallel is 1; expected several ranks") for name, is_chosen in used.items() if is_chosen)
+    if options.scatter and parallel.data == 1:
+        yield "scatter", "where data_parallel is 1; expected several replicas"
     if options.context == "ulysses" and parallel.context == 1:
         yield "context", "where context_parallel is 1; expected several ranks"
 
@@ -95,6 +97,8 @@ def _beside_others(options: LlmOptions, names: Container[str]) -> Unused:
         yield "expert_skew", "beside capacity_factor, which drops tokens over it; expected one of them"
     if options.reduction == "all" and options.zero not in (1, 2):
         yield "reduction", f"where zero is {options.zero}; expected 1 or 2"
+    if options.update == "broadcast" and (options.zero not in (1, 2) or options.overlap.gathers_run):
+        yield "update", "unless zero is 1 or 2 and overlap.gathers false"
     if "accumulation" in names and options.zero < 2:
         yield "accumulation", f"where zero is {options.zero}; expected 2 or 3"
     if options.overlap.gathers is not None and options.zero not in (1, 2):

@@ -47,6 +47,7 @@ def llm(options: LlmOptions, context: Context) -> ExecutionGraph:
     exchanges = ExchangeTimes(context, axes)
     kinds = [OperationTypes() for _ in range(parallel.pipeline)]
     launch_ps = _launch_ps(options, context)
+    nodes = -(-parallel.ranks // context.platform.dimensions[0].size)
     order, block = order_of(plan, lambda plan: pass_times(plan, durations, exchanges)), plan.block()
     programs, layouts = [], Layouts()
     for stage in range(parallel.pipeline):
@@ -62,7 +63,7 @@ def llm(options: LlmOptions, context: Context) -> ExecutionGraph:
             layouts=layouts,
         )
         if options.mode == "train":
-            writer = StageWriter(plan, stage, block, compiler, kinds[stage])
+            writer = StageWriter(plan, stage, block, compiler, kinds[stage], nodes)
             programs.append(NpuProgram(writer.write(order[stage], context.run.passes), npus))
         else:
             programs.append(NpuProgram(TokenWriter(plan, stage, compiler, kinds[stage]).write(context.run.passes), npus))
