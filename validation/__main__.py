@@ -6,7 +6,7 @@ import argparse
 import sys
 import time
 
-from validation import page, profiles, residuals, results
+from validation import page, profiles, residuals, results, scale
 from validation.runs import Runs
 
 
@@ -24,6 +24,7 @@ def main() -> int:
             profiles.write(short)
             residuals.write(runs, short)
             short["expected_error"] = residuals.coverage()
+            short["scale"] = scale.summary(runs, short)
     if arguments.short:
         different = results.differences(results.short_part(results.read()), short)
         print("\n".join(different[:20]) or "all as recorded")
@@ -31,6 +32,7 @@ def main() -> int:
     else:
         results.write(short)
         page.write(short)
+        scale.write(short)
         status = False
     print(f"{runs.made} iterations were simulated in {time.perf_counter() - began:.0f} s; docs/validation.md has the figures")
     return int(status)

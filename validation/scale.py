@@ -1,8 +1,6 @@
 """Loss by scale: pairs of measured iterations that differ in the number of GPUs alone, and the simulated loss of each.
 
-    python -m validation.scale          write SCALE.md from the recorded profiles; the half of each family follows from its name
-
-`PROCEDURE.md` says what a family is, what is fitted on which, and what is judged.
+`PROCEDURE.md` says what a family is, what is fitted on which, and what is judged; SCALE.md has the figures.
 """
 
 from __future__ import annotations
@@ -11,19 +9,18 @@ import hashlib
 import itertools
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import attrs
 
-from validation.iterations import FIT, HELD_OUT, SCATTER, Experiment, Line, experiment, lines
-from validation.results import Results, point_name
+from validation.iterations import FIT, HELD_OUT, SCATTER, STACKS, Experiment, Line, experiment, lines
 from validation.runs import Numbers, Runs, numbers
 
 PAGE = Path(__file__).parent / "SCALE.md"
+Results = dict[str, Any]
 LARGE = 1024
-_MEASURED = 0.025
 _SIGN = 0.005
 _NEWEST = {"h100": "bridge-h100", "gb200": "bridge-gb200"}
 """Stacks of lines whose own is in no fit, by device: the newest."""
@@ -46,9 +43,7 @@ def families(found: Iterable[Line]) -> dict[str, list[Line]]:
     result: dict[str, list[Line]] = {}
     for line in found:
         result.setdefault(family(line), []).append(line)
-    return {
-        name: sorted(own, key=lambda line: line["gpus"]) for name, own in result.items() if len({line["gpus"] for line in own}) > 1
-    }
+    return {name: sorted(own, key=lambda line: line["gpus"]) for name, own in result.items() if len({line["gpus"] for line in own}) > 1}
 
 
 def halves(names: Iterable[str]) -> dict[str, str]:
@@ -71,6 +66,11 @@ class Pair:
     def error(self) -> float:
         """The difference of the logarithms."""
         return self.simulated - self.measured
+
+
+def unfitted(of: Sequence[Pair]) -> list[Pair]:
+    """Pairs of which no line was in the fit of a profile."""
+    return [pair for pair in of if FIT not in (pair.first["half"], pair.second["half"])]
 
 
 def profile_of(line: Line, results: Results) -> Numbers:
@@ -148,3 +148,104 @@ def fitted_scatter(of: Mapping[str, Sequence[Line]], none: Mapping[int, float], 
         return {line: none[line] + share * (some[line] - none[line]) for line in none}
 
     return min((step / 1000 for step in range(101)), key=lambda scatter: value(pairs(of, at(scatter))))
+
+
+BEFORE, BROADCASTS, BOTH, FITTED = "neither", "broadcasts", "broadcasts and scatter 0.025", "broadcasts and scatter as fitted"
+ALL, UNFITTED = "all", "all, no line in the fit of a profile"
+
+
+def summary(runs: Runs, results: Results) -> Results:
+    """All figures of SCALE.md, with the profiles of results."""
+    found = families(lines())
+    half_of = halves(found)
+    sides = {half: {name: own for name, own in found.items() if half_of[name] == half} for half in (FIT, HELD_OUT)}
+    flat = [line for own in found.values() for line in own]
+    before = times_s(runs, results, flat, None, broadcasts=False)
+    none, both = times_s(runs, results, flat, None), times_s(runs, results, flat, SCATTER)
+    fitted = fitted_scatter(sides[FIT], none, both)
+    best = {line: none[line] + fitted / SCATTER * (both[line] - none[line]) for line in none}
+    rows = []
+    for model, times in ((BEFORE, before), (BROADCASTS, none), (BOTH, both), (FITTED, best)):
+        whole = pairs(found, times)
+        parts = {half: pairs(side, times) for half, side in sides.items()} | {ALL: whole, UNFITTED: unfitted(whole)}
+        rows += ({"model": model, "pairs_of": of, **figures(own)} for of, own in parts.items())
+    listed = [_family(name, own, half_of[name], before, both) for name, own in found.items()]
+    return {"fitted": fitted, "rows": rows, "families": listed}
+
+
+def _family(name: str, own: Sequence[Line], half: str, before: Mapping[int, float], after: Mapping[int, float]) -> Results:
+    """The loss of a family from its smallest number of GPUs to its largest; lines that are repeated count as their mean."""
+    ends = [[line for line in own if line["gpus"] == gpus] for gpus in (own[0]["gpus"], own[-1]["gpus"])]
+
+    def loss(seconds: Callable[[Line], float]) -> float:
+        first, last = (sum(map(seconds, end)) / len(end) for end in ends)
+        return round(last / first - 1, 4)
+
+    first, parallel = own[0], own[0]["parallel"]
+    sizes = ", ".join(f"{axis} {parallel[axis]}" for axis in ("tp", "pp", "cp") if (parallel.get(axis) or 1) > 1)
+    kind = ", ".join(filter(None, (first["precision"], sizes)))
+    return {
+        "stack": first["stack"],
+        "title": f"{first['model']['name']}, {first['gpu'].split('-')[0]}, {kind}",
+        "half": half,
+        "gpus": [own[0]["gpus"], own[-1]["gpus"]],
+        "measured": loss(lambda line: float(line["iteration_s"])),
+        "before": loss(lambda line: before[line["id"]]),
+        "after": loss(lambda line: after[line["id"]]),
+    }
+
+
+def page(results: Results) -> str:
+    """SCALE.md."""
+    scale = results["scale"]
+    text = f"""# Loss by scale
+
+Weak scaling: pairs of measured iterations that differ in the number of GPUs and the batch alone. How pairs are made and
+split, and what is fitted, was [written first](PROCEDURE.md#loss-by-scale-and-changes-before-the-fourteenth-whole-run).
+Slope: simulated by measured losses, least squares through no loss. Signs: where a measured loss is above 0.5 %. Errors
+are differences of logarithms of losses; `large`: of pairs whose larger machine has 1024 GPUs or more.
+
+{_table(_COLUMNS, map(_row, scale["rows"]))}
+Fitted on families of the half `fit` the scatter is {scale["fitted"]:.3f}. On held-out families that is not better by the rule
+of the procedure, so stacks have 0.025, which was measured on other jobs ([stragglers](STRAGGLERS.md)): nothing was
+fitted on losses.
+
+{_CAUSES}
+| family | half | GPUs | measured | before | now |
+|---|---|---|---|---|---|
+"""
+    listed = sorted(scale["families"], key=lambda each: (list(STACKS).index(each["stack"]), each["title"], each["gpus"]))
+    for each in listed:
+        gpus = f"{each['gpus'][0]:,} to {each['gpus'][1]:,}"
+        shares = " | ".join(f"{each[name]:+.1%}".replace("%", " %") for name in ("measured", "before", "after"))
+        text += f"| `{each['stack']}`: {each['title']} | {each['half']} | {gpus} | {shares} |\n"
+    return text
+
+
+_COLUMNS = ("modelled", "pairs of", "pairs", "slope", "signs", "mean loss: measured", "simulated", "error", "large (pairs)")
+
+
+def _row(each: Results) -> tuple[str, ...]:
+    def percent(name: str) -> str:
+        return f"{each[name]:.2%}".replace("%", " %")
+
+    signs, large = f"{each['signs']} of {each['clear']}", f"{percent('large_error')} ({each['large']})"
+    return (
+        *(each["model"], each["pairs_of"], str(each["pairs"]), f"{each['slope']:.2f}", signs),
+        *(percent("measured"), percent("simulated"), percent("error"), large),
+    )
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    return "".join(f"| {' | '.join(row)} |\n" for row in (head, ["---"] * len(head), *rows))
+
+
+_CAUSES = """## Causes
+
+CAUSES
+"""
+
+
+def write(results: Results) -> None:
+    """Write SCALE.md."""
+    PAGE.write_text(page(results), encoding="utf-8")

@@ -81,7 +81,19 @@ def experiment(random: Random, most_npus: int = 32) -> dict[str, Any]:
         arguments["compute"] = {"plugin": "gpu", "device": device, "stack": {"launch_us": random.choice((1.0, 30.0))}}
         graphs = ("none", "attention", "iteration", *(("router",) if model.get("experts") else ()))
         workload["cuda_graphs"] = random.choice(graphs)
+    if workload["mode"] == "train":
+        _ends(random, workload, npus, bool(model.get("experts")))
     return arguments
+
+
+def _ends(random: Random, workload: dict[str, Any], npus: int, experts: bool) -> None:
+    """What follows the passes."""
+    fixed = workload["tensor_parallel"] * workload["pipeline_parallel"] * workload.get("context_parallel", 1)
+    if npus > fixed and random.random() < 0.3:
+        workload["scatter"] = random.choice((0.025, 0.1))
+    overlap = workload["overlap"]
+    if workload.get("zero") in (1, 2) and not experts and not overlap.get("gathers", overlap.get("dp")):
+        workload["update"] = random.choice(("gather", "broadcast"))
 
 
 def _kernels(random: Random, workload: dict[str, Any], experts: bool) -> None:

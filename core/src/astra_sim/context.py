@@ -152,7 +152,8 @@ class Context:
     the system in picoseconds; `replay_only` and `node_algorithms` are the system's, too (see `System`), so a system's own factory has
     the defaults of these three. `messages_wait` is true if messages wait for each other on the network, as links and NICs make them do,
     `held_bytes` how much of a message its nodes receive before they pass it on, and `route_rules` how it routes (see `EventNetwork`).
-    `collectives_of` is the device on which the network's times were measured; "": on none (`Network.device`).
+    `collectives_of` is the device on which the network's times were measured; "": on none (`Network.device`). `varies`: a section such as
+    `[variation]` changes compute times.
     """
 
     plugins: Plugins
@@ -170,6 +171,7 @@ class Context:
     held_bytes: float = 0.0
     route_rules: RouteRules = attrs.field(factory=RouteRules)
     collectives_of: str = ""
+    varies: bool = False
 
     def scaled_ps(self, nanoseconds: float) -> int:
         """A compute time with the run's compute scale, in picoseconds, cut to the clock of the system."""

@@ -101,14 +101,14 @@ def layer_parameters(model: Model, kind: LayerKind, parallel: Parallelism = WHOL
 
 
 def tensors(model: Model, units: Iterable[int | Literal["embedding", "head"]]) -> int:
-    """The number of parameter tensors of units: numbers of blocks, or ends of the model. Queries, keys and values are one tensor."""
-    attention = 2 if model.mla is None else 7  # of latent attention two products down and two up, and two norms
-    vectors = (2 if model.query_norms else 0) + (6 if model.biases else 1 if model.query_biases else 0)
-    feed_forward = {"dense": model.branches, "moe": (model.experts or 0) * model.branches + 1}
-    if model.shared_experts:
-        feed_forward["moe"] += model.branches
-    ends = {"embedding": 1 + model.learned_positions, "head": (1 if model.tied else 2)}
-    return sum(ends[unit] if isinstance(unit, str) else attention + 2 + vectors + feed_forward[model.kind(unit)] for unit in units)
+    """The number of parameter tensors of units of a dense model: numbers of blocks, or ends. Queries, keys and values are one tensor."""
+    biases = 1 if model.biases else 0
+    attention = 2 * (1 + biases) if model.mla is None else 7  # latent: two products down, two up and one out, and two norms
+    attention += 2 * model.query_norms + (model.query_biases and not biases)
+    block = attention + (2 + model.branches) * (1 + biases)  # two norms
+    ends = {"embedding": 1 + model.learned_positions, "head": (not model.tied) + 1 + biases}
+    # Each module of multi-token prediction has a product and three norms of its own (arXiv 2412.19437, 2.2).
+    return sum(ends[unit] if isinstance(unit, str) else block + 4 * (unit >= model.layers) for unit in units)
 
 
 def _norms_and_biases(model: Model, kind: LayerKind, parallel: Parallelism) -> int:

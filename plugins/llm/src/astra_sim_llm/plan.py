@@ -108,6 +108,8 @@ def make_plan(options: LlmOptions, npus: int, weight_of: Callable[[TrainingPlan,
     parallel = parallelism_of(options, npus)
     sequence = options.sequence or model.sequence
     check_all_used(options, model, parallel)
+    if options.update == "broadcast" and model.experts:
+        raise InputError("update is broadcast, and the model has experts; expected gather")
     schedule = _schedule(options, parallel)
     micro_batches = _micro_batches(options, parallel)
     if options.mode != "train":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import attrs
-from astra_sim.graph import Compute, Operation, Pass
+from astra_sim.graph import Operation, Pass
 from astra_sim.rows import Rows
 from astra_sim.schedule import Collective, shift
 from astra_sim.shapes import OptimizerStep
@@ -30,9 +30,7 @@ TOKEN_TAG = TIED_TAG + 1
 class StageWriter:
     """Writes the program of one stage. `nodes` is how many nodes the platform has."""
 
-    def __init__(
-        self, plan: TrainingPlan, stage: int, block: Block, compiler: Compiler, kinds: OperationTypes, nodes: int = 1
-    ) -> None:
+    def __init__(self, plan: TrainingPlan, stage: int, block: Block, compiler: Compiler, kinds: OperationTypes, nodes: int = 1) -> None:
         self._plan = plan
         self._stage = stage
         self._block = block

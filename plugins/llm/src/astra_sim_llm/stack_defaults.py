@@ -32,12 +32,12 @@ def traits(table: Mapping[str, Any]) -> frozenset[str]:
 
 def taken(table: Mapping[str, Any], offered: Mapping[str, Any], context: Context) -> dict[str, Any]:
     """The offered options that fit the given ones: none that would be refused, such as contention if nothing runs beside compute, and
-    none that nothing reads. None in inference, for stacks are fitted to training.
+    none that nothing reads. None in inference, for stacks are fitted to training, and no scatter where a variation draws times.
     """
     npus = context.platform.npus
     try:
         options: LlmOptions = structure(LlmOptions, dict(table), "workload")
-        unread = set(_unread(parallelism_of(options, npus)))
+        unread = {*_unread(parallelism_of(options, npus)), *([("scatter",)] if context.varies else [])}
     except InputError:  # reported when the workload is made
         return {}
     if options.mode != "train":

@@ -98,7 +98,7 @@ def _beside_others(options: LlmOptions, names: Container[str]) -> Unused:
     if options.reduction == "all" and options.zero not in (1, 2):
         yield "reduction", f"where zero is {options.zero}; expected 1 or 2"
     if options.update == "broadcast" and (options.zero not in (1, 2) or options.overlap.gathers_run):
-        yield "update", "unless zero is 1 or 2 and overlap.gathers false"
+        yield "update", "unless zero is 1 or 2 and overlap.gathers is false"
     if "accumulation" in names and options.zero < 2:
         yield "accumulation", f"where zero is {options.zero}; expected 2 or 3"
     if options.overlap.gathers is not None and options.zero not in (1, 2):

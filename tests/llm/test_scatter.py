@@ -1,0 +1,109 @@
+"""The slowest of several nodes, and parameters that are broadcast."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from typing import Any
+
+import astra_sim
+import pytest
+from astra_sim import InputError
+from astra_sim_llm.counts import tensors
+from astra_sim_llm.models import MODELS
+from astra_sim_llm.scatter import expected_maximum, lateness_ps
+
+from llm.runs import EXPERTS, MODEL, platform, run
+
+NODES = 16
+
+
+def finish(*sizes: int, arguments: dict[str, Any] | None = None, **options: Any) -> float:
+    """Nanoseconds of two micro-batches on each replica."""
+    replicas = math.prod(sizes) // options.get("tensor_parallel", 1) // options.get("pipeline_parallel", 1)
+    return float(run(platform(*sizes), arguments, **{"global_batch": 2 * replicas, "detail": "pass"} | options).finish_ns)
+
+
+def varied(variation: dict[str, Any]) -> dict[str, Any]:
+    return {"experiment": astra_sim.Experiment(plugin_sections={"variation": variation})}
+
+
+def test_the_expected_maximum() -> None:
+    """1 / sqrt(pi) of two, 3 / (2 sqrt(pi)) of three, and a value of the tables of 100."""
+    assert expected_maximum(1) == 0
+    for number, exact, within in ((2, 0.5642, 0.05), (3, 0.8463, 0.03), (100, 2.5076, 0.01)):
+        assert expected_maximum(number) == pytest.approx(exact, rel=within)
+
+
+def test_lateness_is_that_of_a_sum() -> None:
+    """Four equal passes scatter half as much as one that is as long as all."""
+    assert lateness_ps(0.1, NODES, [1000] * 4) == pytest.approx(lateness_ps(0.1, NODES, [4000]) / 2, abs=1)
+
+
+def test_an_iteration_waits_for_the_slowest_node() -> None:
+    """In proportion to the scatter; not within a node, and not for more nodes than replicas."""
+    late = [finish(1, NODES, scatter=scatter) - finish(1, NODES) for scatter in (0.1, 0.2)]
+    assert late[1] == pytest.approx(2 * late[0], rel=1e-3)
+    assert late[0] > 0
+    assert finish(NODES, scatter=0.1) == finish(NODES)
+    four = {"pipeline_parallel": 4, "global_batch": 4}
+    assert finish(1, 8, scatter=0.1, **four) - finish(1, 8, **four) < finish(1, NODES, scatter=0.1, **four) - finish(1, NODES, **four)
+
+
+def test_it_counts_as_bubble() -> None:
+    result = run(platform(1, NODES), scatter=0.1, global_batch=2 * NODES)
+    late = result.finish_ns - run(platform(1, NODES), global_batch=2 * NODES).finish_ns
+    assert result.breakdown["bubble"] == pytest.approx(late / 1e9, rel=1e-6)
+    assert sum(result.breakdown.values()) == pytest.approx(result.iteration_s)
+
+
+def test_it_is_the_mean_of_drawn_times() -> None:
+    """Of runs in which each NPU, a node by itself, draws the time of each pass, which is one operation without exchanges in it."""
+    entry = {"distribution": "lognormal", "cv": 0.05, "scope": "operation"}
+    drawn = [finish(1, NODES, arguments=varied({"seed": seed, "compute": [entry]}), detail="layer") for seed in range(20)]
+    alone = finish(1, NODES)
+    assert finish(1, NODES, scatter=0.05) - alone == pytest.approx(statistics.mean(drawn) - alone, rel=0.2)
+
+
+@pytest.mark.parametrize("engine", ["python", "auto"])
+@pytest.mark.parametrize("symmetry", [True, False])
+def test_engines_and_symmetry_agree(engine: str, symmetry: bool) -> None:
+    options: dict[str, Any] = {"scatter": 0.1, "pipeline_parallel": 2, "tensor_parallel": 2, "zero": 1, "update": "broadcast"}
+    assert finish(2, 8, arguments={"engine": engine, "symmetry": symmetry}, **options) == finish(2, 8, **options)
+
+
+def test_stacks_scatter_unless_times_are_drawn() -> None:
+    """A stack's scatter is left out beside `[variation]`, which draws the times itself."""
+    compute = {"compute": {"plugin": "gpu", "device": "h100", "stack": "nemo-h100"}}
+    options: dict[str, Any] = {"model": "llama3-8b", "sequence": 512, "global_batch": 4, "precision": "fp8", "zero": 1}
+    steady = varied({"compute": [{"distribution": "lognormal", "cv": 1e-9}]})
+    with_scatter, without, drawn = (
+        run(platform(1, 4), compute | more, **options, **own) for more, own in (({}, {}), ({}, {"scatter": 0.0}), (steady, {}))
+    )
+    assert with_scatter.finish_ns > without.finish_ns == pytest.approx(drawn.finish_ns, rel=1e-6)
+
+
+@pytest.mark.parametrize(("model", "expected"), [("llama2-7b", 32 * 7 + 3), ("gpt3-175b", 96 * 12 + 4)])
+def test_tensors_of_a_model(model: str, expected: int) -> None:
+    """GPT has biases and learned positions, and the matrix of its head is that of the embedding."""
+    found = MODELS[model]
+    assert tensors(found, ["embedding", *range(found.layers), "head"]) == expected
+
+
+@pytest.mark.parametrize(("nodes", "times"), [(8, 8), (64, 4 * 7 + 3)])
+def test_each_rank_with_tensors_broadcasts(nodes: int, times: int) -> None:
+    """A model of 31 tensors. All bytes are sent as by one gather, with more latency."""
+    model = MODEL | {"gated": True}
+    times_of, bytes_of = {}, {}
+    for update in ("gather", "broadcast"):
+        options: dict[str, Any] = {"model": model, "global_batch": nodes, "zero": 1, "update": update}
+        result = run(platform(1, nodes), {"npu_times": True}, **options)
+        (row,) = [row for row in result.npu_tables()["operations"] if row["operation"] == "parameters"]
+        times_of[update], bytes_of[update] = row["count"] // nodes, result.network["payload_bytes"]
+    assert times_of == {"gather": 1, "broadcast": times}
+    assert bytes_of["broadcast"] == pytest.approx(bytes_of["gather"], rel=0.02)
+
+
+def test_experts_are_not_broadcast() -> None:
+    with pytest.raises(InputError, match="update is broadcast, and the model has experts; expected gather"):
+        run(8, model=EXPERTS, zero=1, update="broadcast")
