@@ -46,7 +46,7 @@ def test_an_iteration_waits_for_the_slowest_node() -> None:
     assert late[1] == pytest.approx(2 * late[0], rel=1e-3)
     assert late[0] > 0
     assert finish(NODES, scatter=0.1) == finish(NODES)
-    four = {"pipeline_parallel": 4, "global_batch": 4}
+    four: dict[str, Any] = {"pipeline_parallel": 4, "global_batch": 4}
     assert finish(1, 8, scatter=0.1, **four) - finish(1, 8, **four) < finish(1, NODES, scatter=0.1, **four) - finish(1, NODES, **four)
 
 
