@@ -78,8 +78,8 @@ CONTENTION = 0.5
 """Share of the shorter of compute and exchange by which compute slows where they run beside each other, the same in all stacks."""
 
 
-SCATTER = 0.025
-"""Coefficient of variation of the time of a pass (STRAGGLERS.md), the same in all stacks."""
+SCATTER = 0.006
+"""Coefficient of variation, between nodes, of the time of the passes of an iteration (STRAGGLERS.md), the same in all stacks."""
 
 
 # -- Rules: what follows from a stack ----------------------------------------------------------------------------------

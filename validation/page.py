@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from validation import scale
 from validation.iterations import FIT, HELD_OUT
 from validation.plots import Mark, scatter
 from validation.results import Results
@@ -193,8 +194,7 @@ def _stacks(stacks: Mapping[str, Results]) -> Iterator[str]:
     yield "  Up-projections that DeepSeek-V3 recomputes (`mla_up_proj`) are left out."
     yield "* Stacks with one or two held-out configurations (bridge-h100, bridge-gb200) say little about a third."
     yield "* FSDP of Megatron-Bridge on GB200 and GB300 offloads activations to the host, which is not modelled."
-    yield "* InternEvo with ZeRO-1 over hundreds of ranks is up to 23 % too fast: it broadcasts parameters rank by rank"
-    yield "  (`broadcast_params`), a few ms a rank; the workload has one all-gather."
+    yield "* InternEvo's broadcasts of parameters on hundreds of ranks take longer than is priced."
     yield "* MLPerf's largest run has few stages: reductions of one bucket slow only kernels of the same pass."
     yield ""
 
@@ -256,7 +256,9 @@ def _others(results: Results) -> Iterator[str]:
     yield from _table(("runs", "left out", "number", "error (median)", "expected error (median)", "within it"), rows)
     yield "## Scaling"
     yield ""
-    yield "The throughput of a GPU of the larger machine over that of the smaller."
+    judged = next(row for row in results["scale"]["rows"] if (row["model"], row["pairs_of"]) == (scale.BOTH, HELD_OUT))
+    yield "The throughput of a GPU of the larger machine over that of the smaller. Of the [losses](../validation/SCALE.md) of"
+    yield f"{judged['pairs']} held-out pairs {judged['slope']:.2f} is simulated."
     yield ""
     rows = [
         (

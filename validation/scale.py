@@ -147,10 +147,10 @@ def fitted_scatter(of: Mapping[str, Sequence[Line]], none: Mapping[int, float], 
         share = scatter / SCATTER
         return {line: none[line] + share * (some[line] - none[line]) for line in none}
 
-    return min((step / 1000 for step in range(101)), key=lambda scatter: value(pairs(of, at(scatter))))
+    return min((step / 2000 for step in range(101)), key=lambda scatter: value(pairs(of, at(scatter))))
 
 
-BEFORE, BROADCASTS, BOTH, FITTED = "neither", "broadcasts", "broadcasts and scatter 0.025", "broadcasts and scatter as fitted"
+BEFORE, BROADCASTS, BOTH, FITTED = "neither", "broadcasts", "both, scatter as measured", "both, scatter as fitted"
 ALL, UNFITTED = "all", "all, no line in the fit of a profile"
 
 

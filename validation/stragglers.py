@@ -29,8 +29,11 @@ PS_PER_S = 10**12
 
 
 def scatter(table: pd.DataFrame) -> dict[str, dict[str, float]]:
-    """Of each kind of pass the coefficients of variation: between ranks of a stage, and within a rank; medians over stages."""
-    result = {}
+    """Of each kind of pass the coefficients of variation: between ranks of a stage, and within a rank; medians over stages.
+
+    `all passes` of a step, between ranks of a stage in the same step: the mean over steps of the variance.
+    """
+    result = {"all passes": {"between_ranks_of_a_step": statistics.median(_of_steps(table))}}
     for name in PASSES:
         between, within = [], []
         for _, stage in table[table.optype == name].groupby("gmc"):
@@ -38,6 +41,16 @@ def scatter(table: pd.DataFrame) -> dict[str, dict[str, float]]:
             between.append(stage.groupby("rank").duration.mean().std() / mean)
             within.append((stage.duration - means).std() / mean)
         result[name] = {"between_ranks": float(statistics.median(between)), "within_a_rank": float(statistics.median(within))}
+    return result
+
+
+def _of_steps(table: pd.DataFrame) -> list[float]:
+    """For each stage how much the times of all passes of a step scatter between its ranks, over their mean."""
+    passes = table[table.optype.isin(PASSES)]
+    result = []
+    for _, stage in passes.groupby("gmc"):
+        sums = stage.groupby(["step", "rank"]).duration.sum().unstack()
+        result.append(float(sums.var(axis=1).mean() ** 0.5 / sums.to_numpy().mean()))
     return result
 
 

@@ -58,9 +58,21 @@ def test_scatter_is_divided_into_ranks_and_passes() -> None:
     from validation.stragglers import scatter
 
     table = trace(64, 1, 32, {(replica, 0): 1 + 0.1 * (-1) ** replica for replica in range(64)})
-    between = scatter(table)["forward-compute"]
+    found = scatter(table)
+    assert found["all passes"]["between_ranks_of_a_step"] == pytest.approx(0.1, rel=0.02)
+    between = found["forward-compute"]
     assert between["between_ranks"] == pytest.approx(0.1, rel=0.02)
     assert between["within_a_rank"] == pytest.approx(0, abs=1e-12)
+
+
+@pytest.mark.skipif("ASTRA_STRAGGLERS" not in os.environ, reason="ASTRA_STRAGGLERS names no folder of ByteDance's traces")
+@pytest.mark.parametrize("name", ["ST", "AR"])
+def test_the_scatter_of_stacks_is_that_of_published_jobs(name: str) -> None:
+    from validation.iterations import SCATTER
+    from validation.stragglers import scatter
+
+    table = pd.read_parquet(Path(os.environ["ASTRA_STRAGGLERS"]) / f"trace-{name}.parquet")
+    assert scatter(table)["all passes"]["between_ranks_of_a_step"] == pytest.approx(SCATTER, abs=0.0005)
 
 
 @pytest.mark.skipif("ASTRA_STRAGGLERS" not in os.environ, reason="ASTRA_STRAGGLERS names no folder of ByteDance's traces")

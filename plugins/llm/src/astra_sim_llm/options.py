@@ -108,8 +108,8 @@ class LlmOptions:
     scatter: float = option(
         0.0,
         minimum=0,
-        help="coefficient of variation of the time of a pass, between nodes and passes: reductions of gradients wait for the slowest of the"
-        " nodes that have replicas; runs measured 0.025",
+        help="coefficient of variation, between nodes, of the time of the passes of an iteration: reductions of gradients wait for the"
+        " slowest of the nodes that have replicas; measured: 0.006",
     )
     schedule: str | None = option(None, choices=SCHEDULES, help="order of passes; none: 1f1b, or interleaved with virtual stages")
     recompute: str | RecomputeLayers = option("none", help="none | selective | full | full_early_stop, or a table: {layers = N}")

@@ -59,7 +59,7 @@ class StageWriter:
         A first pass that waits for nothing gathers its own, bucket by bucket; all others are under way while it is waited for.
         """
         templates, chunks = self._passes(order)
-        late_ps = lateness_ps(self._plan.options.scatter, self._nodes, map(self._kernels_ps.__getitem__, templates))
+        late_ps = lateness_ps(self._plan.options.scatter, self._nodes, sum(map(self._kernels_ps.__getitem__, templates)))
         place = 0
         if self._data_parallel.gathers_ahead and self._virtual(chunks[0][0]) == 0:
             place, chunks = 1, chunks[1:]
@@ -116,10 +116,10 @@ class StageWriter:
                 PassKind.WEIGHT: "weight gradient",
             }
             name = " and ".join(f"{names[one[0]]} {self._virtual(one[1])}" for one in passes)
-            joined = beside_each_other(*steps) if len(steps) > 1 else steps[0]
-            template = self._with_messages(self._compiler.compile(joined, kind, name), [one[:2] for one in passes])
+            merged = beside_each_other(*steps) if len(steps) > 1 else steps[0]
+            template = self._with_messages(self._compiler.compile(merged, kind, name), [one[:2] for one in passes])
             self._templates[passes] = template
-            self._kernels_ps[template] = self._compiler.kernels_ps(joined)
+            self._kernels_ps[template] = self._compiler.kernels_ps(merged)
         return self._templates[passes]
 
     def _virtual(self, chunk: int) -> int:
