@@ -136,7 +136,7 @@ def build(experiment: Experiment, plugins: Plugins) -> Components:
         held_bytes=held_bytes,
         route_rules=rules,
         collectives_of=network.device,
-        varies=bool(npu_variations),
+        varies=bool(variations),
     )
     system = maker.instance("system", System) or maker.make("system", System, context)
     context = attrs.evolve(
