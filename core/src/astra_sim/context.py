@@ -152,8 +152,8 @@ class Context:
     the system in picoseconds; `replay_only` and `node_algorithms` are the system's, too (see `System`), so a system's own factory has
     the defaults of these three. `messages_wait` is true if messages wait for each other on the network, as links and NICs make them do,
     `held_bytes` how much of a message its nodes receive before they pass it on, and `route_rules` how it routes (see `EventNetwork`).
-    `collectives_of` is the device on which the network's times were measured; "": on none (`Network.device`). `varies`: there is a section such
-    as `[variation]`, so that times that scatter are drawn.
+    `collectives_of` is the device on which the network's times were measured; "": on none (`Network.device`). `varies`: a section such as
+    `[variation]` draws times.
     """
 
     plugins: Plugins
