@@ -5,8 +5,10 @@ from __future__ import annotations
 import attrs
 from astra_sim.memo import cached
 
+from astra_sim_llm.adapters import BY_COLUMNS, target_sizes
 from astra_sim_llm.counts import BlockKind, block_kind, key_heads_of_rank, share
 from astra_sim_llm.in_flight import in_flight
+from astra_sim_llm.options import Lora
 from astra_sim_llm.training_setup import TrainingSetup, end_chunks, layers_on, stage_chunks
 
 HALF = 2
@@ -32,24 +34,22 @@ def block_activations(setup: TrainingSetup, kind: BlockKind) -> BlockActivations
 
     Outside of the split products, for a token: inputs of two norms (4h), of the products behind them (4h), two dropout masks (2h).
     Within: queries, keys, values and the context of a rank's heads; the outputs of the first feed-forward product and the input of the
-    second (2 bytes a matrix and element of the width).
+    second (2 bytes a matrix and element of the width). With LoRA x A of each adapter, and of inputs that products alone read those of adapters.
     """
     model = setup.model
     block = model.kind(model.layers) if kind == "prediction" else kind
     attention, feed_forward = _attention(setup), _experts(setup) if block == "moe" else _dense(setup, model.width)
     masks = 2 * model.hidden if setup.drops else 0
-    projection_inputs = (
-        8 * model.hidden if kind == "prediction" else 0
-    )  # inputs of two norms, and their outputs, the inputs of the joining product
+    # Inputs of two norms, and their outputs, the inputs of the joining product, which are not kept if it is frozen.
+    projection_inputs = (8 if setup.lora is None else 4) * model.hidden if kind == "prediction" else 0
     kept_bytes = share((2 * HALF * model.hidden + masks + projection_inputs) * setup.tokens, _sequence_share(setup))
     scores = 0
     if setup.attention == "unfused":
         heads = share(model.heads, setup.parallel.tensor)
         # The output of softmax takes 2 bytes; with dropout its mask takes 1, and its output 2 (arXiv 2205.05198, section 4.1).
         scores = (5 if setup.drops else 2) * heads * setup.key_length * setup.tokens
-    return BlockActivations(
-        saved=kept_bytes + attention.saved + feed_forward.saved, scores=scores, products=attention.products + feed_forward.products
-    )
+    low_rank, products = (0, attention.products + feed_forward.products) if setup.lora is None else _adapters(setup, setup.lora)
+    return BlockActivations(saved=kept_bytes + attention.saved + feed_forward.saved + low_rank, scores=scores, products=products)
 
 
 @attrs.frozen
@@ -60,14 +60,27 @@ class _LlmPart:
     products: int
 
 
-def _input_bytes(setup: TrainingSetup) -> int:
-    """Bytes of an element that only a product reads again."""
+def _input_bytes(setup: TrainingSetup, product: str) -> int:
+    """Bytes of an element that only a product reads again: for its weight gradient, or for that of its adapter, which is in 16 bits."""
+    if setup.lora is not None:
+        return HALF if product in setup.lora.targets else 0
     return 1 if setup.fp8 else HALF
+
+
+def _adapters(setup: TrainingSetup, lora: Lora) -> tuple[int, int]:
+    """Bytes of x A of the adapters of a block, and those that their weight gradients need: x, dY, x A and its gradient."""
+    low_rank = HALF * lora.rank * setup.tokens
+    sizes = target_sizes(setup.model, lora, setup.parallel)
+    needed = 0
+    for name, (n, k) in sizes.items():
+        within = HALF * (n if name in BY_COLUMNS else k) * setup.tokens
+        needed += hidden_bytes(setup) + within + 2 * low_rank
+    return len(sizes) * low_rank, needed
 
 
 def _attention(setup: TrainingSetup) -> _LlmPart:
     """Norm's output, queries, keys, values and context; of latent attention also the low ranks before and behind their norms."""
-    model, tokens, read = setup.model, setup.tokens, _input_bytes(setup)
+    model, tokens, read = setup.model, setup.tokens, _input_bytes(setup, "qkv")
     heads = share(model.heads, setup.parallel.tensor)
     mla = model.mla
     if mla is None:
@@ -84,14 +97,14 @@ def _attention(setup: TrainingSetup) -> _LlmPart:
 
 def _dense(setup: TrainingSetup, width: int) -> _LlmPart:
     """Norm's output, outputs of the first product, which the activation reads, and the input of the second."""
-    model, read = setup.model, _input_bytes(setup)
+    model, read = setup.model, _input_bytes(setup, "fc1")
     inner = _feed_forward_bytes(setup, share(width, setup.parallel.tensor)) * setup.tokens
     result = share(read * model.hidden * setup.tokens, _sequence_share(setup)) + inner
     return _LlmPart(result, result + hidden_bytes(setup))
 
 
 def _feed_forward_bytes(setup: TrainingSetup, width: int) -> int:
-    return (HALF * (setup.model.branches - 1) + _input_bytes(setup)) * width
+    return (HALF * (setup.model.branches - 1) + _input_bytes(setup, "fc2")) * width
 
 
 def _experts(setup: TrainingSetup) -> _LlmPart:
@@ -100,7 +113,7 @@ def _experts(setup: TrainingSetup) -> _LlmPart:
 
     Loads are balanced: a rank has `K * tokens * expert_tensor / t` copies, whatever the number of ranks with experts.
     """
-    model, parallel, read = setup.model, setup.parallel, _input_bytes(setup)
+    model, parallel, read = setup.model, setup.parallel, _input_bytes(setup, "fc1")
     copies = share(model.top_k * setup.tokens * parallel.expert_tensor, parallel.tensor)
     inner = _feed_forward_bytes(setup, share(model.expert_ffn, parallel.expert_tensor))
     routed = (read * model.hidden + inner + HALF * model.hidden) * copies
@@ -142,17 +155,20 @@ def working_set(setup: TrainingSetup, kind: BlockKind) -> int:
 
 
 def head_activations(setup: TrainingSetup) -> int:
-    """Bytes of the head and a micro-batch: `4 s b V/t` for each token that is predicted, and the inputs of norm and product."""
+    """Bytes of the head and a micro-batch: `4 s b V/t` for each token that is predicted, and the inputs of norm and product.
+
+    That of the product is not kept if it is frozen.
+    """
     model = setup.model
     logits = 4 * setup.tokens * share(model.vocab, setup.parallel.tensor)
-    return (1 + model.mtp_layers) * logits + 2 * hidden_bytes(setup)
+    return (1 + model.mtp_layers) * logits + (2 if setup.lora is None else 1) * hidden_bytes(setup)
 
 
 def activations_of(setup: TrainingSetup, stage: int) -> tuple[int, int, int]:
     """Bytes of blocks, of the embedding and of the head at the schedule's fullest state."""
     blocks = [sum(_kept_block(setup, layer, index) for index, layer in enumerate(chunk)) for chunk in stage_chunks(setup)[stage]]
     at_embedding, at_head = end_chunks(setup, stage)
-    mask = hidden_bytes(setup) // HALF if setup.drops else 0
+    mask = hidden_bytes(setup) // HALF if setup.drops and setup.lora is None else 0
     head = head_activations(setup)
     parallel = setup.parallel
 

@@ -51,7 +51,7 @@ class AttentionHalf:
         else:
             yield from self._latent_back()
         yield self._products.elements("norm", 10, self._products.local * m.hidden)
-        if m.biases:
+        if m.biases and not self._products.frozen:
             inner = outputs + m.width // self._products.parallel.tensor
             yield LlmRun(
                 "biases", Elementwise(read_bytes=2 * self._products.tokens * inner + 4 * self._products.tokens * m.hidden), weight=True

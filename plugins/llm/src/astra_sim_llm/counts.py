@@ -22,7 +22,7 @@ WHOLE = Parallelism()
 
 @attrs.frozen
 class ParameterCounts:
-    """Numbers of parameters, by part. `vectors` are those of norms and biases."""
+    """Numbers of parameters, by part. `vectors` are those of norms and biases, `adapters` those of LoRA."""
 
     attention: int = 0
     feed_forward: int = 0
@@ -32,6 +32,7 @@ class ParameterCounts:
     vectors: int = 0
     embedding: int = 0
     head: int = 0
+    adapters: int = 0
 
     def __add__(self, other: ParameterCounts) -> ParameterCounts:
         return ParameterCounts(*(a + b for a, b in zip(attrs.astuple(self), attrs.astuple(other), strict=True)))

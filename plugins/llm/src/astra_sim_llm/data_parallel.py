@@ -11,7 +11,8 @@ from typing import Literal
 
 from astra_sim.schedule import Collective
 
-from astra_sim_llm.counts import block_kind
+from astra_sim_llm.adapters import trained
+from astra_sim_llm.counts import ParameterCounts, block_kind
 from astra_sim_llm.memory import units_on
 from astra_sim_llm.plan import TrainingPlan
 from astra_sim_llm.steps import LlmExchange, LlmRun, Step, join
@@ -32,15 +33,23 @@ class DataParallel:
 
     def __init__(self, plan: TrainingPlan, stage: int) -> None:
         self._plan = plan
-        self._parameters_of = {kind: (units.experts, units.shared) for kind, units in units_on(plan.setup, stage).items()}
+        self._parameters_of = units_on(plan.setup, stage)
 
-    def _parameters(self, unit: Unit) -> tuple[int, int]:
-        """Parameters of a unit on a rank, of experts and others."""
+    def _all_parameters(self, unit: Unit) -> ParameterCounts:
         return self._parameters_of[block_kind(self._plan.model, unit) if isinstance(unit, int) else unit]
 
+    def _parameters(self, unit: Unit) -> tuple[int, int]:
+        """Parameters of a unit on a rank that are trained, of experts and others."""
+        counts = trained(self._all_parameters(unit), self._plan.setup.lora)
+        return counts.experts, counts.shared
+
     def gathered(self, unit: Unit) -> list[tuple[str, int]]:
-        """The axes over which the 16-bit weights of a unit are gathered, with the bytes that each rank has."""
-        experts, others = self._parameters(unit)
+        """The axes over which the 16-bit weights of a unit are gathered, with the bytes that each rank has.
+
+        ZeRO-1 and 2 gather those that an update has changed.
+        """
+        counts = self._all_parameters(unit)
+        experts, others = (counts.experts, counts.shared) if self._plan.parallel.zero == 3 else self._parameters(unit)
         return [("edp", 2 * experts // self._plan.parallel.expert_shards), ("dp", 2 * others // self._plan.parallel.shards)]
 
     def _gathers(self, unit: Unit, overlapped_with: int) -> list[Step]:

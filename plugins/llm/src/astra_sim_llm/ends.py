@@ -39,7 +39,9 @@ class Ends:
 
     @_once
     def embedding_back(self) -> list[Step]:
-        """The gradients of the embeddings of tokens."""
+        """The gradients of the embeddings of tokens; none if they are frozen."""
+        if self._products.frozen:
+            return []
         gather = self._products.parallel.tensor > 1 and self._products.parallel.sequence
         steps: list[Step] = [self._products.gather(self._products.tokens * self._products.model.hidden)] if gather else []
         return [*steps, LlmRun("embedding", Elementwise(read_bytes=10 * self._products.tokens * self._products.model.hidden), weight=True)]

@@ -71,8 +71,9 @@ class Experts:
         inputs = tokens * m.hidden
         yield LlmRun("router", Gemm(m=tokens, n=m.hidden, k=m.experts, element_type=half, accumulate_fp32=True))
         yield LlmRun("router cast", Elementwise(read_bytes=4 * inputs, write_bytes=2 * inputs))
-        yield LlmRun("router cast", Elementwise(read_bytes=2 * inputs, write_bytes=4 * inputs), weight=True)
-        yield LlmRun("router", Gemm(m=m.experts, n=m.hidden, k=tokens, element_type=half, accumulate_fp32=True), weight=True)
+        if not self._products.frozen:
+            yield LlmRun("router cast", Elementwise(read_bytes=2 * inputs, write_bytes=4 * inputs), weight=True)
+            yield LlmRun("router", Gemm(m=m.experts, n=m.hidden, k=tokens, element_type=half, accumulate_fp32=True), weight=True)
 
     def _in_graph(self, router: Iterator[Step]) -> Iterator[Step]:
         return router if self._products.work.cuda_graphs == "none" else in_graph(router)

@@ -7,6 +7,7 @@ margin of the device's memory is left free (`Capacity`).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 import attrs
@@ -15,6 +16,7 @@ from astra_sim.compute import Compute
 from astra_sim.units import GIB
 
 from astra_sim_llm.activations import HALF, activations_of, block_activations, hidden_bytes, working_set
+from astra_sim_llm.adapters import adapter_parameters, trained
 from astra_sim_llm.counts import (
     BlockKind,
     ParameterCounts,
@@ -104,13 +106,13 @@ def memory_of(setup: TrainingSetup, stage: int) -> LlmMemoryUse:
     """Memory of a rank of a pipeline stage; stage 0 is the first."""
     if setup.mode != "train":
         return _inference(setup, stage)
-    result = stage_parameters_of(setup, stage)
+    result, updated = stage_parameters_of(setup, stage), trained_parameters_of(setup, stage)
     parallel = setup.parallel
     activations, embedding, logits = activations_of(setup, stage)
     return LlmMemoryUse(
         weights=_sharded(result, WEIGHT, parallel, parallel.zero >= 3),
-        gradients=_sharded(result, gradient_bytes(setup), parallel, setup.shards_gradients),
-        optimizer=_sharded(result, OPTIMIZER, parallel, parallel.zero >= 1),
+        gradients=_sharded(updated, gradient_bytes(setup), parallel, setup.shards_gradients),
+        optimizer=_sharded(updated, OPTIMIZER, parallel, parallel.zero >= 1),
         activations=activations,
         embedding=embedding,
         logits=logits,
@@ -139,7 +141,14 @@ def state_bytes(setup: TrainingSetup, parameters: int) -> int:
 def stage_parameters_of(setup: TrainingSetup, stage: int) -> ParameterCounts:
     """Parameters of a rank of a pipeline stage, with embedding or head if they are there."""
     embedding, head = end_chunks(setup, stage)
-    return stage_parameters(setup.model, layers_on(setup, stage), embedding is not None, head is not None, setup.parallel)
+    layers = layers_on(setup, stage)
+    frozen = stage_parameters(setup.model, layers, embedding is not None, head is not None, setup.parallel)
+    return frozen + adapter_parameters(setup.model, setup.lora, setup.parallel) * len(layers)
+
+
+def trained_parameters_of(setup: TrainingSetup, stage: int) -> ParameterCounts:
+    """Those of them that have gradients and states of the optimizer."""
+    return trained(stage_parameters_of(setup, stage), setup.lora)
 
 
 def _sharded(stored: ParameterCounts, size: int, parallel: Parallelism, is_sharded: bool) -> int:
@@ -153,7 +162,8 @@ def _buffers(setup: TrainingSetup, stage: int) -> int:
     parallel = setup.parallel
     unreduced = gradient_bytes(setup) if setup.shards_gradients else 0  # a gradient is whole until it is reduced
     gathered = PREFETCHED * WEIGHT if parallel.zero >= 3 else 0
-    size = _largest_unit(setup, stage) * (unreduced + gathered) if unreduced or gathered else 0
+    units = units_on(setup, stage).values() if unreduced or gathered else ()
+    size = unreduced * _largest(parallel, [trained(unit, setup.lora) for unit in units]) + gathered * _largest(parallel, units)
     if parallel.sequence and parallel.tensor > 1:  # the input of a product, gathered from all tensor ranks
         size += HALF * setup.tokens * setup.model.hidden
     if parallel.pipeline > 1:  # an activation and a gradient that arrive
@@ -161,9 +171,8 @@ def _buffers(setup: TrainingSetup, stage: int) -> int:
     return size
 
 
-def _largest_unit(setup: TrainingSetup, stage: int) -> int:
-    """Parameters of the largest unit that ZeRO gathers or reduces at once, as far as they have several shards."""
-    parallel, units = setup.parallel, units_on(setup, stage).values()
+def _largest(parallel: Parallelism, units: Iterable[ParameterCounts]) -> int:
+    """Parameters of the largest of the units that ZeRO gathers or reduces at once, as far as they have several shards."""
     sizes = [(unit.shared if parallel.shards > 1 else 0) + (unit.experts if parallel.expert_shards > 1 else 0) for unit in units]
     return max(sizes, default=0)
 
@@ -172,7 +181,8 @@ def units_on(setup: TrainingSetup, stage: int) -> dict[UnitKind, ParameterCounts
     """The kinds of units on a stage, each with its parameters on a rank."""
     model, parallel = setup.model, setup.parallel
     embedding, head = end_chunks(setup, stage)
-    units: dict[UnitKind, ParameterCounts] = {kind: block_parameters(model, kind, parallel) for kind in kinds_on(setup, stage)}
+    adapters = adapter_parameters(model, setup.lora, parallel)
+    units: dict[UnitKind, ParameterCounts] = {kind: block_parameters(model, kind, parallel) + adapters for kind in kinds_on(setup, stage)}
     if embedding is not None:
         units["embedding"] = embedding_parameters(model, parallel)
     if head is not None:

@@ -13,6 +13,7 @@ CAST_TO = {"fp8": "fp8", "mxfp8": "fp8", "nvfp4": "nvfp4"}
 """The element type of products by precision, if their inputs are cast."""
 PRECISIONS = ("fp16", "bf16", *CAST_TO)
 SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb-h1", "zb-v", "dualpipe")
+LORA_TARGETS = ("qkv", "projection", "fc1", "fc2")
 CUDA_GRAPHS = ("none", "router", "attention", "iteration")
 RECOMPUTE = ("none", "selective", "full", "full_early_stop")
 
@@ -52,6 +53,18 @@ class RecomputeLayers:
     """Recomputation of some layers."""
 
     layers: int = option(minimum=0, help="number of layers of each chunk, the first ones, that are recomputed in full")
+
+
+@attrs.frozen
+class Lora:
+    """Adapters beside frozen weights (arXiv 2106.09685)."""
+
+    rank: int = option(16, minimum=1, help="columns of the first matrix of an adapter, rows of the second")
+    targets: tuple[str, ...] = option(LORA_TARGETS, choices=LORA_TARGETS, help="products of a block that have adapters")
+
+    def __attrs_post_init__(self) -> None:
+        if not self.targets:
+            raise ValueError(f"targets is empty; expected some of {', '.join(LORA_TARGETS)}")
 
 
 @attrs.frozen
@@ -147,6 +160,7 @@ class LlmOptions:
         help="kernels that the host does not launch one by one, if the compute model knows the time of a launch: those of routers,"
         " of attention and routers, or of the whole iteration",
     )
+    lora: Lora | None = option(None, help="train adapters beside frozen weights; none: train all weights")
     causal_flops: bool = option(True, help="model FLOPs count half of the attention square, which a causal mask leaves; false: all of it")
     check_memory: bool = option(True, help="refuse setups that do not fit the memory of the compute model's device, if it is known")
     memory_margin: float | None = option(

@@ -11,6 +11,7 @@ from astra_sim.errors import suggestion
 from astra_sim.limits import MAX_MICRO_BATCHES
 
 from astra_sim_llm import hugging_face, schedules
+from astra_sim_llm.adapters import check_lora
 from astra_sim_llm.divisibility import group_misfits
 from astra_sim_llm.layout import Chunk, Part, split_layers
 from astra_sim_llm.models import MODELS, Model
@@ -83,6 +84,7 @@ class TrainingPlan:
             fused_experts=o.fused_experts,
             fused_loss=o.fused_loss,
             cuda_graphs=o.cuda_graphs,
+            lora=o.lora,
         )
 
     def block(self, keys: int | None = None) -> Block:
@@ -110,6 +112,8 @@ def make_plan(options: LlmOptions, npus: int, weight_of: Callable[[TrainingPlan,
     check_all_used(options, model, parallel)
     if options.update == "broadcast" and model.experts:
         raise InputError("update is broadcast, and the model has experts; expected gather")
+    if options.lora is not None:
+        check_lora(options.lora, model)
     schedule = _schedule(options, parallel)
     micro_batches = _micro_batches(options, parallel)
     if options.mode != "train":
@@ -133,6 +137,7 @@ def make_plan(options: LlmOptions, npus: int, weight_of: Callable[[TrainingPlan,
         extra_ahead=int(options.overlap.ep),
         mode=options.mode,
         kv_length=(options.kv_length or sequence) + (options.decode_tokens if options.mode == "decode" else 0),
+        lora=options.lora,
     )
     plan = TrainingPlan(options, setup)
     plan.block()  # checks that ranks divide shared quantities

@@ -16,8 +16,9 @@ import attrs
 from astra_sim.schedule import Collective
 from astra_sim.shapes import Cast, Elementwise, Gemm, GroupedGemm
 
+from astra_sim_llm.adapters import NO_ADAPTER, AdapterKernels, adapter_kernels
 from astra_sim_llm.models import Model
-from astra_sim_llm.options import CAST_TO
+from astra_sim_llm.options import CAST_TO, Lora
 from astra_sim_llm.parallelism import Parallelism
 from astra_sim_llm.steps import LlmExchange, LlmRun, Step
 
@@ -51,6 +52,7 @@ class ProductWork:
     fused_experts: bool = False
     fused_loss: bool = False
     cuda_graphs: str = "none"
+    lora: Lora | None = None
 
 
 def scaled(size: int, share: float) -> int:
@@ -81,44 +83,66 @@ class Products:
         """A product whose outputs are shared by tensor ranks; with sequence parallelism its input is gathered first."""
         if self.parallel.sequence and self.parallel.tensor > 1:
             yield from self._beside(self.gather(self.tokens * k), before=True)
-        yield from self.multiply(name, self.tokens, n, k)
+        adapter = self._adapter(name, n, k)
+        yield from (*self.multiply(name, self.tokens, n, k), *adapter.down, *adapter.up)
 
     def leave(self, name: str, n: int, k: int) -> Iterator[Step]:
         """A product whose inputs are shared by tensor ranks, which add their outputs."""
+        adapter = self._adapter(name, n, k)
+        yield from adapter.down
         if self.parallel.tensor == 1:
-            yield from self.multiply(name, self.tokens, n, k)
+            yield from (*self.multiply(name, self.tokens, n, k), *adapter.up)
             return
         first, *rest = self._beside(self.reduce(self.tokens * n), before=False)
         if rest:
-            yield from (*self.cast(self.tokens * k), first, self._gemm(name, self.tokens, n, k), *rest)
+            beside = attrs.evolve(first, overlapped_with=1 + len(adapter.up))
+            yield from (*self.cast(self.tokens * k), beside, self._gemm(name, self.tokens, n, k), *adapter.up, *rest)
         else:
-            yield from (*self.multiply(name, self.tokens, n, k), first)
+            yield from (*self.multiply(name, self.tokens, n, k), *adapter.up, first)
 
     def enter_back(self, name: str, n: int, k: int) -> Iterator[Step]:
         """The gradients of `enter`: that of the input is added over tensor ranks; for the weights the input is gathered again."""
         cast = list(self.cast(self.tokens * n))
-        weights = list(self._weight_gradient(name, self.tokens, n, k))
-        inputs = self._gemm(name, self.tokens, k, n)
+        adapter = self._adapter(name, n, k)
+        weights = [*self._weight_gradient(name, self.tokens, n, k), *self._adapter_gradients(adapter)]
+        inputs = [self._gemm(name, self.tokens, k, n), *adapter.inputs]
         if self.parallel.tensor == 1:
-            yield from (*cast, inputs, *weights)
+            yield from (*cast, *inputs, *weights)
             return
         early = self.work.tp_overlap != "none"
         gather = (
             # Weight gradients alone need the gathered input: unless it runs beside the other product, a schedule may put it off with them.
-            [attrs.evolve(self.gather(self.tokens * k), weight=not early, overlapped_with=int(early))] if self.parallel.sequence else []
+            [attrs.evolve(self.gather(self.tokens * k), weight=not early, overlapped_with=int(early))]
+            if self.parallel.sequence and weights
+            else []
         )
-        reduce = attrs.evolve(self.reduce(self.tokens * k), overlapped_with=int(self.work.tp_overlap in ("backward", "userbuffers")))
+        beside = len(weights) if self.frozen else 1
+        overlaps = self.work.tp_overlap in ("backward", "userbuffers")
+        reduce = attrs.evolve(self.reduce(self.tokens * k), overlapped_with=beside if overlaps else 0)
         # Megatron-LM gathers the saved input while the gradient of the input is calculated (arXiv 2205.05198).
         if early:
-            yield from (*cast, *gather, inputs, reduce, *weights)
+            yield from (*cast, *gather, *inputs, reduce, *weights)
         else:
-            yield from (*cast, inputs, reduce, *gather, *weights)
+            yield from (*cast, *inputs, reduce, *gather, *weights)
 
     def leave_back(self, name: str, n: int, k: int) -> Iterator[Step]:
         """The gradients of `leave`; with sequence parallelism that of the output is gathered first."""
         if self.parallel.sequence and self.parallel.tensor > 1:
             yield from self._beside(self.gather(self.tokens * n), before=True)
-        yield from self.gradients(name, self.tokens, n, k)
+        adapter = self._adapter(name, n, k)
+        yield from (*self.gradients(name, self.tokens, n, k), *adapter.inputs, *self._adapter_gradients(adapter))
+
+    def _adapter(self, name: str, n: int, k: int) -> AdapterKernels:
+        """The kernels of the adapter of an (n x k) product; none if it has no adapter."""
+        lora = self.work.lora
+        if lora is None or name not in lora.targets:
+            return NO_ADAPTER
+        return adapter_kernels(name, self.tokens, n, k, lora.rank, self.half, self.adds_fp32)
+
+    def _adapter_gradients(self, adapter: AdapterKernels) -> Iterator[Step]:
+        for product in adapter.weights:
+            assert isinstance(product.shape, Gemm)
+            yield from self._accumulated(product, product.shape.m * product.shape.n)
 
     def _beside(self, exchange: LlmExchange, before: bool) -> list[Step]:
         """A collective of user buffers in the part that is hidden beside the next product, and the other."""
@@ -163,11 +187,21 @@ class Products:
         yield from self.weight_product(name, product, n * k)
 
     def weight_product(self, name: str, product: Gemm | GroupedGemm, weights: int) -> Iterator[Step]:
-        """A product that makes the gradients of weights, and their accumulation if it is not fused."""
-        yield LlmRun(name, product, weight=True, launches=product.experts if isinstance(product, GroupedGemm) else 1)
+        """A product that makes the gradients of weights, and their accumulation if it is not fused; nothing if they are frozen."""
+        if not self.frozen:
+            launches = product.experts if isinstance(product, GroupedGemm) else 1
+            yield from self._accumulated(LlmRun(name, product, weight=True, launches=launches), weights)
+
+    def _accumulated(self, product: LlmRun, weights: int) -> Iterator[Step]:
+        yield product
         # As DeepSpeed in bf16: a kernel adds them, at 12 bytes a weight.
         if not self.work.fused_gradients:
             yield LlmRun("add gradients", Elementwise(read_bytes=8 * weights, write_bytes=4 * weights), weight=True)
+
+    @property
+    def frozen(self) -> bool:
+        """Whether adapters alone are trained."""
+        return self.work.lora is not None
 
     @property
     def adds_fp32(self) -> bool:
@@ -175,9 +209,10 @@ class Products:
         return self.work.fp32_gradients and self.work.fused_gradients
 
     def cast(self, elements: int, batch: int = 1) -> Iterator[Step]:
-        """FP8 and NVFP4: the input of a product is cast before it, in training with a transposed copy for the gradients."""
+        """FP8 and NVFP4: the input of a product is cast before it, in training with a transposed copy for the weight gradients."""
         if self.element_type != self.half:
-            shape = Cast(elements=elements, batch=batch, from_type=self.half, to_type=self.element_type, transposed=self.work.training)
+            transposed = self.work.training and not self.frozen
+            shape = Cast(elements=elements, batch=batch, from_type=self.half, to_type=self.element_type, transposed=transposed)
             yield LlmRun("cast", shape, launches=batch * CAST_LAUNCHES[self.work.precision])
 
     def residual(self) -> LlmRun:

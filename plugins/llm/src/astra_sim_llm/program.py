@@ -11,16 +11,18 @@ from astra_sim.schedule import Collective, shift
 from astra_sim.shapes import OptimizerStep
 
 from astra_sim_llm import messages, schedules
-from astra_sim_llm.counts import tensors
+from astra_sim_llm.adapters import whole_parameters
+from astra_sim_llm.counts import share, tensors
 from astra_sim_llm.data_parallel import DataParallel, Part, Unit
 from astra_sim_llm.layout import Chunk
-from astra_sim_llm.memory import stage_parameters_of
+from astra_sim_llm.memory import trained_parameters_of
 from astra_sim_llm.operations import Block
 from astra_sim_llm.plan import TrainingPlan
 from astra_sim_llm.scatter import lateness_ps
 from astra_sim_llm.schedules import PassKind
 from astra_sim_llm.steps import LlmExchange, LlmRun, Step, join, weight_steps
 from astra_sim_llm.templates import BEFORE, FIRE_AND_FORGET, Compiler, OperationTypes, ProgramRows, Template
+from astra_sim_llm.training_setup import layers_on
 
 TIED_TAG = 1 << 20
 TOKEN_TAG = TIED_TAG + 1
@@ -191,7 +193,7 @@ class StageWriter:
             parts.append((block.ends.head_back(), "head"))
         for place, layer in reversed(list(enumerate(layers.layers))):
             parts.append((join(self._again(layer, place), block.backward(layer)), layer))
-        if layers.embedding:
+        if layers.embedding and self._plan.setup.lora is None:
             parts.append((block.ends.embedding_back(), "embedding"))
         return parts
 
@@ -222,7 +224,7 @@ class StageWriter:
         self._rows.wait_for_free()
         if late_ps:
             self._rows.write([Template([self._kinds.late(late_ps)], [[BEFORE]], 0, [])])
-        parameters = stage_parameters_of(plan.setup, self._stage)
+        parameters = trained_parameters_of(plan.setup, self._stage)
         experts, others = parameters.experts, parameters.shared
         steps: list[Step] = []
         # In the three other cases backward passes have reduced already.
@@ -235,6 +237,7 @@ class StageWriter:
                 LlmExchange("gradients", axis, Collective.ALL_REDUCE, size * plan.gradient_bytes)
                 for axis, size in zip(("expert_replicas", "replicas"), shard, strict=True)
             )
+        steps += self._whole_adapters()
         self._write(steps, "gradients")
         # DualPipe has each layer on two ranks, which train on different micro-batches (arXiv 2412.19437, table 2).
         if plan.setup.schedule == "dualpipe":
@@ -257,6 +260,15 @@ class StageWriter:
         units = [unit for chunk in self._plan.chunks_of_stage(self._stage) for unit in self._units_of(chunk)]
         return min(self._plan.parallel.shards, tensors(self._plan.model, units))
 
+    def _whole_adapters(self) -> list[Step]:
+        """The sum over tensor ranks of the gradients of matrices of adapters that each of them has whole."""
+        setup, p = self._plan.setup, self._plan.parallel
+        if setup.lora is None:
+            return []
+        parameters = whole_parameters(setup.model, setup.lora) * len(layers_on(setup, self._stage))
+        size = share(parameters, p.shards) if p.zero else parameters
+        return [LlmExchange("adapter gradients", "tp", Collective.ALL_REDUCE, size * self._plan.gradient_bytes)]
+
     def _units_of(self, chunk: Chunk) -> list[Unit]:
         """The units of a chunk; blocks of multi-token prediction are with the head."""
         model = self._plan.model
@@ -269,11 +281,17 @@ class StageWriter:
         self._rows.write([self._compiler.compile(steps, Pass.WEIGHT_GRADIENT, name, group)])
 
     def _tied_embeddings(self) -> None:
-        """The first and the last stage add their gradients of the embedding that they share."""
+        """The first and the last stage add their gradients of the embedding that they share, unless it is frozen."""
         model, p = self._plan.model, self._plan.parallel
         ends = {0: p.pipeline - 1, p.pipeline - 1: 0}
         # ZB-V and DualPipe have both ends of the model on one stage, which shares the matrix without a message.
-        if self._plan.setup.schedule in ("zb-v", "dualpipe") or not model.tied or p.pipeline == 1 or self._stage not in ends:
+        if (
+            self._plan.setup.lora is not None
+            or self._plan.setup.schedule in ("zb-v", "dualpipe")
+            or not model.tied
+            or p.pipeline == 1
+            or self._stage not in ends
+        ):
             return
         self._add_with(ends[self._stage], -(-model.vocab // p.tensor) * model.hidden, "tied embedding")
 

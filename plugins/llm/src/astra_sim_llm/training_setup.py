@@ -9,7 +9,7 @@ from astra_sim.memo import cached
 from astra_sim_llm.counts import BlockKind, block_kind, share
 from astra_sim_llm.in_flight import FOLDED, chunks_of_stages
 from astra_sim_llm.models import Model
-from astra_sim_llm.options import CAST_TO, PRECISIONS, RECOMPUTE, SCHEDULES
+from astra_sim_llm.options import CAST_TO, PRECISIONS, RECOMPUTE, SCHEDULES, Lora
 from astra_sim_llm.parallelism import Parallelism
 
 
@@ -41,6 +41,7 @@ class TrainingSetup:
     kv_length: int = option(
         0, minimum=0, help="tokens of a sequence in the cache at its fullest; at least those of the pass", unit="tokens"
     )
+    lora: Lora | None = option(None, help="adapters that are trained beside frozen weights")
 
     def __attrs_post_init__(self) -> None:
         if len(self.layers_of_stage) != self.parallel.pipeline:

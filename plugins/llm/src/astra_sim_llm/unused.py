@@ -52,6 +52,8 @@ def _beside_the_mode(options: LlmOptions, names: Container[str]) -> Unused:
             yield "overlap.tp", f"{why}train"
         if options.fused_loss:
             yield "fused_loss", f"{why}train"
+        if options.lora is not None:
+            yield "lora.rank", f"{why}train"
     if options.mode != "decode":
         yield from ((name, f"{why}decode") for name in _OF_DECODING if name in names)
     elif options.sequence_parallel:

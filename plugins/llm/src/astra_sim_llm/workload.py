@@ -15,6 +15,7 @@ from astra_sim.shapes import Kernel
 from astra_sim.units import GIB, PS_PER_NS, picoseconds
 
 from astra_sim_llm import counts, memory
+from astra_sim_llm.adapters import lora_flops
 from astra_sim_llm.figures import PARALLELISMS, LlmFigures, RunFacts
 from astra_sim_llm.inference import TokenWriter
 from astra_sim_llm.layout import ParallelAxes, Part
@@ -170,7 +171,7 @@ def _launch_ps(options: LlmOptions, context: Context) -> int:
 def _expected_error(plan: TrainingPlan, context: Context) -> ExpectedError | None:
     """The error bound of the time of an iteration, from the compute model's measured runs on networks whose collectives were measured."""
     options, parallel = plan.options, plan.parallel
-    if options.mode != "train":
+    if options.mode != "train" or options.lora is not None:
         return None
     known = context.compute.expected_error(
         context.platform.npus,
@@ -224,6 +225,8 @@ def _tokens(plan: TrainingPlan) -> int:
 def _model_flops(plan: TrainingPlan) -> float:
     """Model FLOPs of an iteration."""
     options, model = plan.options, plan.model
+    if options.lora is not None:
+        return _tokens(plan) * lora_flops(model, options.lora, plan.setup.sequence, options.causal_flops)
     if options.mode == "train":
         return counts.iteration_flops(model, plan.setup.sequence, options.global_batch, options.causal_flops)
     # Modules of multi-token prediction are for training; a prompt needs the head for its last token alone.
@@ -240,4 +243,6 @@ def _counted(plan: TrainingPlan) -> str:
     """Which FLOPs count as those of the model, in words."""
     square = "the causal half" if plan.options.causal_flops and plan.options.mode != "decode" else "all"
     passes = "forward and backward" if plan.options.mode == "train" else "forward"
+    if plan.options.lora is not None:
+        passes = "forward and input gradients, weight gradients of adapters"
     return f"{passes}, {square} of the attention square, no recomputation"
