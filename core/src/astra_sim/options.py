@@ -120,9 +120,9 @@ def describe_options(cls: type | None, prefix: str = "") -> list[OptionInfo]:
         help_, unit = field.metadata.get("help", ""), field.metadata.get("unit", "")
         words = " | ".join(choices) if choices else _type_words(kind)
         option_infos.append(OptionInfo(prefix + field.name, words, _default_words(field), unit, help_))
-        item = typing.get_args(kind)[0] if _is_tuple(kind) else kind
+        item = typing.get_args(kind)[0] if _is_tuple(kind) else given_kind(kind)
         if attrs.has(item):
-            option_infos += describe_options(item, f"{prefix}{field.name}." + ("N." if item is not kind else ""))
+            option_infos += describe_options(item, f"{prefix}{field.name}." + ("N." if _is_tuple(kind) else ""))
     return option_infos
 
 
@@ -292,6 +292,12 @@ def _alternatives(kind: Any) -> list[Any]:
     """The kinds of which a value may be one, but None."""
     union = typing.get_origin(kind) in (typing.Union, types.UnionType)
     return [part for part in typing.get_args(kind) if part is not type(None)] if union else []
+
+
+def given_kind(kind: Any) -> Any:
+    """The kind of a value that is given, where an option may also be none."""
+    alternatives = _alternatives(kind)
+    return alternatives[0] if len(alternatives) == 1 else kind
 
 
 def _is_choice(kind: Any) -> bool:

@@ -17,7 +17,7 @@ import attrs
 import click
 from astra_sim.commands import Experiment, shared_plugins
 from astra_sim.experiments import SECTIONS, RunOptions
-from astra_sim.options import describe_options
+from astra_sim.options import describe_options, given_kind
 from astra_sim.providers import load
 from astra_sim.results import read_results, tables_of
 from click.shell_completion import CompletionItem
@@ -163,7 +163,7 @@ def _field(cls: type | None, key: str) -> tuple[attrs.Attribute[Any] | None, Any
     first, dot, rest = key.partition(".")
     if cls is None or first not in attrs.fields_dict(cls):
         return None, None
-    kind = typing.get_type_hints(cls)[first]
+    kind = given_kind(typing.get_type_hints(cls)[first])
     if dot:
         return _field(kind, rest) if attrs.has(kind) else (None, None)
     return attrs.fields_dict(cls)[first], kind

@@ -34,7 +34,8 @@ def block_activations(setup: TrainingSetup, kind: BlockKind) -> BlockActivations
 
     Outside of the split products, for a token: inputs of two norms (4h), of the products behind them (4h), two dropout masks (2h).
     Within: queries, keys, values and the context of a rank's heads; the outputs of the first feed-forward product and the input of the
-    second (2 bytes a matrix and element of the width). With LoRA x A of each adapter, and of inputs that products alone read those of adapters.
+    second (2 bytes a matrix and element of the width). With LoRA x A of each adapter, too, and
+    not the inputs of products that have none.
     """
     model = setup.model
     block = model.kind(model.layers) if kind == "prediction" else kind

@@ -1,8 +1,8 @@
 """LoRA (arXiv 2106.09685): adapters of rank r beside frozen products, `y = x W + (alpha / r) (x A) B`, of which A and B alone are trained.
 
-An adapter of a (T x K) times (K x N) product has x A (T x K x r), (x A) B (T x r x N) and a kernel for the scaled sum. Its backward pass has
-d(x A) (T x N x r), d(x A) A^T (T x r x K), which a kernel adds to the input gradient, and the weight gradients dB (N x T x r) and dA
-(r x T x K). They are in 16 bits whatever the precision of the product, as in Megatron-Bridge, whose names linear_qkv, linear_proj,
+An adapter of a (T x K) times (K x N) product has x A (T x K x r), (x A) B (T x r x N) and a kernel for the scaled sum. Its backward
+pass has d(x A) (T x N x r), d(x A) A^T (T x r x K), which a kernel adds to the input gradient, and the weight gradients dB (N x T x r)
+and dA (r x T x K). They are in 16 bits whatever the precision of the product, as in Megatron-Bridge, whose names linear_qkv, linear_proj,
 linear_fc1 and linear_fc2 are qkv, projection, fc1 and fc2 here.
 
 Tensor ranks share an adapter as its product: by columns, A is whole on each rank and B has the rank's columns; by rows, A has the rank's
@@ -82,8 +82,9 @@ def target_sizes(model: Model, lora: Lora, parallel: Parallelism = WHOLE) -> dic
 
 def adapter_parameters(model: Model, lora: Lora | None, parallel: Parallelism = WHOLE) -> ParameterCounts:
     """Parameters of the adapters of a block, r (n + k) each, or of a rank's share of them."""
-    sizes = target_sizes(model, lora, parallel).values() if lora is not None else ()
-    return ParameterCounts(adapters=sum(lora.rank * (n + k) for n, k in sizes) if lora is not None else 0)
+    if lora is None:
+        return ParameterCounts()
+    return ParameterCounts(adapters=sum(lora.rank * (n + k) for n, k in target_sizes(model, lora, parallel).values()))
 
 
 def whole_parameters(model: Model, lora: Lora) -> int:
@@ -113,7 +114,7 @@ def check_lora(lora: Lora, model: Model) -> None:
     if model.experts and experts:
         raise InputError(f"lora.targets has {' and '.join(experts)}, and the model has experts; expected qkv or projection alone")
     if model.mla is not None and "qkv" in lora.targets:
-        raise InputError("lora.targets has qkv, and the model has latent attention; expected no adapters there")
+        raise InputError("lora.targets has qkv, and the model has latent attention; expected projection alone")
     for name, size in target_sizes(model, lora).items():
         if lora.rank > min(size):
             raise InputError(f"lora.rank is {lora.rank}; expected at most {min(size)}, the smaller side of the weights of {name}")

@@ -144,7 +144,7 @@ class Products:
             assert isinstance(product.shape, Gemm)
             yield from self._accumulated(product, product.shape.m * product.shape.n)
 
-    def _beside(self, exchange: LlmExchange, before: bool) -> list[Step]:
+    def _beside(self, exchange: LlmExchange, before: bool) -> list[LlmExchange]:
         """A collective of user buffers in the part that is hidden beside the next product, and the other."""
         if self.work.tp_overlap != "userbuffers":
             return [exchange]

@@ -284,14 +284,10 @@ class StageWriter:
         """The first and the last stage add their gradients of the embedding that they share, unless it is frozen."""
         model, p = self._plan.model, self._plan.parallel
         ends = {0: p.pipeline - 1, p.pipeline - 1: 0}
+        if self._plan.setup.lora is not None:
+            return
         # ZB-V and DualPipe have both ends of the model on one stage, which shares the matrix without a message.
-        if (
-            self._plan.setup.lora is not None
-            or self._plan.setup.schedule in ("zb-v", "dualpipe")
-            or not model.tied
-            or p.pipeline == 1
-            or self._stage not in ends
-        ):
+        if self._plan.setup.schedule in ("zb-v", "dualpipe") or not model.tied or p.pipeline == 1 or self._stage not in ends:
             return
         self._add_with(ends[self._stage], -(-model.vocab // p.tensor) * model.hidden, "tied embedding")
 
