@@ -3,7 +3,8 @@
 With P parameters on a rank, g bytes a gradient, n shards and m micro-batches, each of these moves the share (n - 1) / n:
 ZeRO-1 reduces g P once and gathers 2 P; ZeRO-2 reduces m g P; ZeRO-3 reduces m g P, and gathers 2 P for each forward and backward pass, but
 for the unit that a backward pass still has from the forward pass before it. Without ZeRO an all-reduce moves g P twice. What a rank keeps
-as a shard it cannot keep whole: each check of bytes goes with one of memory.
+as a shard it cannot keep whole: each check of bytes goes with one of memory. With LoRA P is the adapters alone, but where ZeRO-3 gathers
+weights, which it does not for the backward pass of an embedding.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 import astra_sim
 from astra_sim.graph import Communicate, ExecutionGraph
 from astra_sim.schedule import Collective
+from astra_sim_llm.adapters import adapter_parameters
 from astra_sim_llm.counts import ParameterCounts, block_kind, block_parameters, embedding_parameters, head_parameters
 from astra_sim_llm.memory import memory_of
 from astra_sim_llm.plan import TrainingPlan
@@ -68,13 +70,14 @@ def _arguments(seed: int) -> dict[str, Any]:
 def _units(plan: TrainingPlan, stage: int) -> list[list[ParameterCounts]]:
     """The parameters of each unit of each chunk of a stage, from the chunks of the plan."""
     model, parallel, chunks = plan.model, plan.parallel, plan.chunks_of_stage(stage)
+    adapters = adapter_parameters(model, plan.options.lora, parallel)
     begins = any(chunk.embedding for chunk in chunks)
     return [
         [
             *([embedding_parameters(model, parallel)] if chunk.embedding else []),
-            *(block_parameters(model, block_kind(model, layer), parallel) for layer in chunk.layers),
+            *(block_parameters(model, block_kind(model, layer), parallel) + adapters for layer in chunk.layers),
             *([head_parameters(model, parallel, begins)] if chunk.head else []),
-            *(block_parameters(model, "prediction", parallel) for _ in range(model.mtp_layers if chunk.head else 0)),
+            *(block_parameters(model, "prediction", parallel) + adapters for _ in range(model.mtp_layers if chunk.head else 0)),
         ]
         for chunk in chunks
     ]
@@ -98,7 +101,11 @@ def _forms(
         ("experts", parallel.expert_shards, parallel.expert_data),
     ):
         own = [[getattr(unit, name) for unit in chunk] for chunk in units]
-        total = sum(map(sum, own))
+        weights = total = sum(map(sum, own))
+        back = own
+        if options.lora is not None:
+            total = sum(unit.adapters for chunk in units for unit in chunk) if name == "shared" else 0
+            back = [chunk[begin.embedding :] for chunk, begin in zip(own, plan.chunks_of_stage(stage), strict=True)]
         moved, all_moved = (shards - 1) / shards, (replicas - 1) / replicas
         if options.zero == 0:
             reduced += 2 * g * total * all_moved
@@ -111,10 +118,11 @@ def _forms(
             gathered_least += 2 * total * moved
             gathered_most += 2 * total * moved
         elif options.zero == 3:
-            gathered_most += micro_batches * 2 * 2 * total * moved
-            last = sum(chunk[-1] for chunk in own if chunk)
-            gathered_least += micro_batches * 2 * (2 * total - last) * moved
-        sizes["weights"] += 2 * total / (shards if options.zero == 3 else 1)
+            twice = weights + sum(map(sum, back))
+            gathered_most += micro_batches * 2 * twice * moved
+            last = sum(chunk[-1] for chunk in back if chunk)
+            gathered_least += micro_batches * 2 * (twice - last) * moved
+        sizes["weights"] += 2 * weights / (shards if options.zero == 3 else 1)
         sizes["gradients"] += g * total / (1 if kept_whole else shards)
         sizes["optimizer"] += 12 * total / (shards if options.zero else 1)
     one_by_one = plan.setup.schedule != "gpipe" or plan.setup.micro_batches == 1

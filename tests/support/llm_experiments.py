@@ -83,6 +83,7 @@ def experiment(random: Random, most_npus: int = 32) -> dict[str, Any]:
         workload["cuda_graphs"] = random.choice(graphs)
     if workload["mode"] == "train":
         _ends(random, workload, npus, bool(model.get("experts")))
+        workload |= {"lora": _lora(random, model)} if random.random() < 0.15 else {}
     return arguments
 
 
@@ -94,6 +95,12 @@ def _ends(random: Random, workload: dict[str, Any], npus: int, experts: bool) ->
     overlap = workload["overlap"]
     if workload.get("zero") in (1, 2) and not experts and not overlap.get("gathers", overlap.get("dp")):
         workload["update"] = random.choice(("gather", "broadcast"))
+
+
+def _lora(random: Random, model: dict[str, Any]) -> dict[str, Any]:
+    """Adapters of some of the products that may have them."""
+    possible = ["projection"] + ([] if "mla" in model else ["qkv"]) + ([] if model.get("experts") else ["fc1", "fc2"])
+    return {"rank": random.choice((1, 4, 16)), "targets": sorted(random.sample(possible, random.randint(1, len(possible))))}
 
 
 def _kernels(random: Random, workload: dict[str, Any], experts: bool) -> None:
