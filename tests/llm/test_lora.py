@@ -24,9 +24,9 @@ from astra_sim_llm.training_setup import TrainingSetup
 from support import figures
 from support.llm_graphs import counted, graph_of
 
+from llm.passes import DENSE, backward, core_flops, flops, forward
+from llm.passes import MODELS as SMALL
 from llm.runs import EXPERTS, MODEL, ROOFLINE, platform, run
-from llm.test_operations import DENSE, backward, core_flops, flops, forward
-from llm.test_operations import MODELS as SMALL
 
 TOKENS = 128
 RANK = 4
@@ -202,11 +202,11 @@ def test_ranks_sum_gradients_of_matrices_that_they_have_whole() -> None:
 
 def test_tied_embeddings_that_are_frozen_are_not_added() -> None:
     options: dict[str, Any] = {"model": MODEL | {"tied": True}, "pipeline_parallel": 2, "lora": {"rank": RANK}}
-    own = run(2, **options).network["payload_bytes"]
+    together = run(2, **options).network["payload_bytes"]
     apart = run(2, **options | {"model": MODEL}).network["payload_bytes"]
-    assert own == apart
+    assert together == apart
     del options["lora"]
-    assert run(2, **options).network["payload_bytes"] > own
+    assert run(2, **options).network["payload_bytes"] > together
 
 
 # -- Memory ------------------------------------------------------------------------------------------------------------

@@ -46,16 +46,16 @@ NO_ADAPTER = AdapterKernels()
 
 def adapter_kernels(name: str, tokens: int, n: int, k: int, rank: int, element_type: str, adds_fp32: bool) -> AdapterKernels:
     """The kernels of the adapter of a (tokens x k) by (k x n) product; `adds_fp32`: weight gradients are added to fp32 ones."""
-    own = f"{name} adapter"
+    adapter = f"{name} adapter"
 
     def product(m: int, n: int, k: int) -> LlmRun:
-        return LlmRun(own, Gemm(m=m, n=n, k=k, element_type=element_type))
+        return LlmRun(adapter, Gemm(m=m, n=n, k=k, element_type=element_type))
 
     def weight(m: int, n: int) -> LlmRun:
-        return LlmRun(own, Gemm(m=m, n=n, k=tokens, element_type=element_type, accumulate_fp32=adds_fp32), weight=True)
+        return LlmRun(adapter, Gemm(m=m, n=n, k=tokens, element_type=element_type, accumulate_fp32=adds_fp32), weight=True)
 
     def added(elements: int) -> LlmRun:
-        return LlmRun(own, Elementwise(read_bytes=4 * elements, write_bytes=2 * elements))
+        return LlmRun(adapter, Elementwise(read_bytes=4 * elements, write_bytes=2 * elements))
 
     return AdapterKernels(
         down=(product(tokens, rank, k),),
