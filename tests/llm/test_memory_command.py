@@ -77,8 +77,9 @@ def test_tables_fit_eighty_columns(monkeypatch: pytest.MonkeyPatch) -> None:
         assert max(len(line.rstrip()) for line in run(*arguments).splitlines()) <= 80
 
 
-def test_the_search_lists_what_fits_by_time_and_each_runs_as_it_says(small: str) -> None:
-    results = table(small, "--search", "--limit", "5")
+@pytest.mark.parametrize("choice", ["sequence=512", "lora.rank=8", "lora.targets=[qkv,fc2]"])
+def test_the_search_lists_what_fits_by_time_and_each_runs_as_it_says(choice: str, small: str) -> None:
+    results = table(small, "--search", "--limit", "5", "--set", f"workload.{choice}")
     times = [one["iteration_s"] for one in results["combinations"]]
     assert len(times) == 5 < results["fitting"]
     assert times == sorted(times)
