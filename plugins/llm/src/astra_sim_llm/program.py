@@ -257,8 +257,10 @@ class StageWriter:
 
     def _broadcasts(self) -> int:
         """How many ranks have tensors to send: those that shard, or one for each tensor."""
+        setup = self._plan.setup
         units = [unit for chunk in self._plan.chunks_of_stage(self._stage) for unit in self._units_of(chunk)]
-        return min(self._plan.parallel.shards, tensors(self._plan.model, units))
+        sent = tensors(setup.model, units) if setup.lora is None else 2 * len(setup.lora.targets) * len(layers_on(setup, self._stage))
+        return min(setup.parallel.shards, sent)
 
     def _whole_adapters(self) -> list[Step]:
         """The sum over tensor ranks of the gradients of matrices of adapters that each of them has whole."""
