@@ -192,6 +192,14 @@ def test_gradients_of_adapters_alone_are_exchanged(zero: int, overlap: bool) -> 
     assert 4 * gathered == pytest.approx(expected, rel=1e-3)
 
 
+def test_tensors_of_adapters_are_broadcast() -> None:
+    """Two of each adapter, from as many ranks."""
+    options: dict[str, Any] = {"model": MODEL | {"layers": 1}, "zero": 1, "update": "broadcast", "lora": {"rank": RANK}}
+    assert len(exchanges(8, **options)["parameters"]) == 8
+    options["lora"]["targets"] = ["fc1"]
+    assert len(exchanges(8, **options)["parameters"]) == 2
+
+
 def test_ranks_sum_gradients_of_matrices_that_they_have_whole() -> None:
     """A of products by columns, B of those by rows: r x hidden each."""
     found = exchanges(4, tensor_parallel=4, lora={"rank": RANK, "targets": ["qkv", "projection", "fc2"]})
