@@ -78,11 +78,12 @@ SANITIZED_TESTS = [
     "tests/network_analytical/test_congestion.py",
     "tests/network_flow/test_flow.py",
     "tests/network_flow/test_flow_sharing.py",
+    "tests/serving/test_compiled.py",
 ]
 THREADED_TESTS = ["tests/network_packet/test_packet_windows.py"]
 
 
-LATER = ("astra-sim-network-packet", "astra-sim-network-roce", "astra-sim-network-flow", "astra-sim-chakra")
+LATER = ("astra-sim-network-packet", "astra-sim-network-roce", "astra-sim-network-flow", "astra-sim-chakra", "astra-sim-serving")
 """Packages that most experiments do not need, and that take two thirds of the time of an installation to compile."""
 
 

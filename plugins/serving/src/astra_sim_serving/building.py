@@ -14,6 +14,7 @@ from astra_sim.random import RandomStream
 from astra_sim_serving.autoscale import Autoscaler, Pool, ScaledUnit
 from astra_sim_serving.cache_memory import CacheMemory
 from astra_sim_serving.collectives import TransferTimes, build_network
+from astra_sim_serving.compiled import CompiledFleet, compile_fleet
 from astra_sim_serving.fleet import HandOver, ServingFleet
 from astra_sim_serving.instance import ServingInstance
 from astra_sim_serving.kv_cache import KvCache
@@ -70,9 +71,12 @@ class FleetBuilder:
         return self.models[pool.model or ""]
 
     def build(
-        self, on_progress: Callable[[float, int], None] | None, timeline: Callable[[ServingInstance, float], None] | None
-    ) -> tuple[ServingFleet, ServingResult]:
-        """The fleet, and the result that is filled by its run."""
+        self,
+        on_progress: Callable[[float, int], None] | None,
+        timeline: Callable[[ServingInstance, float], None] | None,
+        compiled: bool = True,
+    ) -> tuple[ServingFleet | CompiledFleet, ServingResult]:
+        """The fleet, and the result that is filled by its run. `compiled`: a compiled fleet if it can be."""
         options, compute = self.parts.options, self.parts.compute_options
         arrivals = requests_of(options.requests, options.seed, f"{self.parts.where}: serving.requests", options.models)
         if options.lora is not None:
@@ -83,7 +87,7 @@ class FleetBuilder:
         fleet = ServingFleet(
             replicas,
             self._router(stream),
-            arrivals,
+            iter(arrivals),
             concurrency=options.requests.concurrency,
             front_end_s=compute.front_end_ms / 1e3,
             queue_limit=options.router.queue_limit,
@@ -94,7 +98,13 @@ class FleetBuilder:
             timeline=timeline,
             models={number: pool.model for number, pool in enumerate(options.pool) if pool.model is not None},
         )
-        return fleet, self._result([each for replica in replicas for each in replica.instances])
+        result = self._result([each for replica in replicas for each in replica.instances])
+        if compiled and not options.models:
+            in_core = compile_fleet(fleet, arrivals, self._router_policy(""), options.router.prefix_beta, options.seed)
+            if in_core is not None:
+                result.gaps = in_core.gaps
+                return in_core, result
+        return fleet, result
 
     def _result(self, instances: list[ServingInstance]) -> ServingResult:
         """The result of the fleet, with one of each model if pools name models."""

@@ -155,7 +155,7 @@ class KernelFormulas:
             time += self.prompt_us(shape.attention_chunk, KV_QUANTUM * round(shape.chunk_context / KV_QUANTUM))
         if shape.decodes:
             keys = KV_QUANTUM * max(1, round(shape.kv_mean / KV_QUANTUM))
-            time += self._attention_us(shape.decodes, 1 + round(shape.draft_rounds), keys)
+            time += self.sequences_us(shape.decodes, 1 + round(shape.draft_rounds), keys)
         return time * self.model.layers
 
     def prompt_us(self, queries: int, context: int) -> float:
@@ -165,7 +165,7 @@ class KernelFormulas:
         products): that takes fewer operations than attention to latents, which are wider.
         """
         if self.model.mla is None:
-            return self._attention_us(1, queries, queries + context)
+            return self.sequences_us(1, queries, queries + context)
         m, heads, key = self.model.mla, self.model.heads // self.sharding.tensor, (0, queries, queries + context)
         if key not in self.attentions:
             attention = Attention(
@@ -182,7 +182,8 @@ class KernelFormulas:
             self.attentions[key] = self._us(attention, *decompression)
         return self.attentions[key]
 
-    def _attention_us(self, sequences: int, queries: int, keys: int) -> float:
+    def sequences_us(self, sequences: int, queries: int, keys: int) -> float:
+        """Attention of a layer of some sequences with equal numbers of queries and keys."""
         key = sequences, queries, keys
         if key not in self.attentions:
             self.attentions[key] = self._us(self._attention(*key))

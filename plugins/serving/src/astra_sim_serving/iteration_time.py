@@ -65,7 +65,7 @@ class TableTimes:
     _attention: dict[tuple[int, int, int, int], float] = attrs.field(factory=dict)
 
     @property
-    def _least_chunk(self) -> int:
+    def least_chunk(self) -> int:
         """The smallest chunk that was measured: shorter ones take as long."""
         return int(self.tables.attention.keys[1 if self.tables.attention.keys[0] == 0 else 0])
 
@@ -117,15 +117,16 @@ class TableTimes:
         """
         if not shape.tokens:
             return 0.0
-        mean = self._attention_us(shape, shape.kv_mean)
+        mean = self.context_us(shape, shape.kv_mean)
         if not self.skew or not shape.decodes or shape.chunk:
             return mean
-        return mean + self.skew * (self._attention_us(shape, shape.kv_longest) - mean)
+        return mean + self.skew * (self.context_us(shape, shape.kv_longest) - mean)
 
-    def _attention_us(self, shape: BatchShape, kv: float) -> float:
+    def context_us(self, shape: BatchShape, kv: float) -> float:
+        """Attention of a batch whose decoding sequences see `kv` keys each."""
         quantum = KV_QUANTUM
         context = quantum * round(shape.chunk_context / quantum)
-        chunk = max(shape.attention_chunk, self._least_chunk) if shape.chunk else 0
+        chunk = max(shape.attention_chunk, self.least_chunk) if shape.chunk else 0
         key = chunk, context, shape.decodes, quantum * round(kv / quantum)
         if key not in self._attention:
             time, outside = self.tables.attention.at(key)
@@ -172,10 +173,22 @@ class FormulaTimes:
 
     def attention_us(self, shape: BatchShape) -> float:
         """Attention."""
+        return self._counted(lambda: self.formulas.attention_us(shape))
+
+    def prompt_us(self, queries: int, context: int) -> float:
+        """Attention of a layer of a chunk of a prompt behind a cached context."""
+        return self._counted(lambda: self.formulas.prompt_us(queries, context))
+
+    def decodes_us(self, sequences: int, keys: int) -> float:
+        """Attention of a layer of sequences that decode without drafts."""
+        return self._counted(lambda: self.formulas.sequences_us(sequences, 1, keys))
+
+    def _counted(self, time: Callable[[], float]) -> float:
+        """A time of attention, with which the kernels are counted that were not known before."""
         known = len(self.formulas.attentions)
-        time = self.formulas.attention_us(shape)
+        result = time()
         self.counts.formulas += len(self.formulas.attentions) - known
-        return time
+        return result
 
 
 _NO_DRAFT = 0.0, 0.0, 0.0, 0.0
@@ -252,10 +265,14 @@ class IterationTime:
         """The parts that do not depend on contexts: products, other kernels, head, sampler and all-reduces."""
         parts = self._fixed.get((tokens, sampled))
         if parts is None:
-            gemm, other = self.kernels.layers_us(tokens)
-            gemm += self.kernels.experts_us(tokens)
-            parts = self._fixed[tokens, sampled] = gemm, other, *self.kernels.head_us(sampled), self._reductions_us(tokens)
+            gemm, other, collective = self.body_us(tokens)
+            parts = self._fixed[tokens, sampled] = gemm, other, *self.kernels.head_us(sampled), collective
         return parts
+
+    def body_us(self, tokens: int) -> tuple[float, float, float]:
+        """Products, other kernels but attention, and all-reduces of all layers."""
+        gemm, other = self.kernels.layers_us(tokens)
+        return gemm + self.kernels.experts_us(tokens), other, self._reductions_us(tokens)
 
     def _together(self, shapes: Sequence[BatchShape]) -> IterationStep:
         """The same of ranks that meet in each layer with experts: all wait there for the slowest, and for the slowest at the end.

@@ -71,6 +71,22 @@ class LengthSampler:
         length = self._draw(RandomStream(stream.word(counter)))
         return min(length, lengths.maximum) if lengths.maximum else length
 
+    def parameters(self, most: int) -> tuple[str, list[float], list[int], int, list[LengthSampler]]:
+        """The distribution, its numbers, lengths that it gives, the longest (0: none) and its parts, as the compiled one takes them.
+
+        Lengths above `most` are that. Raises OverflowError if a uniform distribution goes beyond.
+        """
+        lengths, name = self._lengths, self._lengths.distribution
+        numbers: list[float] = list(self._ends)
+        if name == "uniform":
+            if int(lengths.high or 1) >= most:
+                raise OverflowError(f"lengths of up to {lengths.high} tokens")
+            numbers = [int(lengths.low or 1), int(lengths.high or 1)]
+        elif name == "lognormal":
+            numbers = [_log_median(lengths), float(lengths.sigma or 0)]
+        values = [min(each, most) for each in lengths.values or (lengths.value or 1,)]
+        return name, numbers, values, min(lengths.maximum or 0, most), list(self._parts)
+
     def _draw(self, stream: RandomStream) -> int:
         """A length by the distribution, before it is limited."""
         lengths, name = self._lengths, self._lengths.distribution
@@ -82,11 +98,15 @@ class LengthSampler:
             low, high = int(lengths.low or 1), int(lengths.high or 1)
             return low + int(stream.uniform(0) * (high - low + 1))
         if name == "lognormal":
-            sigma, mean = float(lengths.sigma or 0), float(lengths.mean or 1)
-            return max(1, round(math.exp(math.log(mean) - sigma**2 / 2 + sigma * stream.normal(0))))
+            return max(1, round(math.exp(_log_median(lengths) + float(lengths.sigma or 0) * stream.normal(0))))
         if name == "empirical":
             return lengths.values[int(stream.uniform(0) * len(lengths.values))]
         return int(lengths.value or 1)
+
+
+def _log_median(lengths: Lengths) -> float:
+    """The logarithm of the median of a lognormal distribution."""
+    return math.log(float(lengths.mean or 1)) - float(lengths.sigma or 0) ** 2 / 2
 
 
 def _weight(part: Mapping[str, Any], where: str) -> float:

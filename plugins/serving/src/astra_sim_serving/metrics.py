@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 import attrs
 
 PERCENTILES = (50, 90, 95, 99)
+STATISTICS = ("mean", *(f"p{percentile}" for percentile in PERCENTILES), "max")
+"""The keys of a summary, in order."""
 
 
 @attrs.define(eq=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from astra_sim import InputError
 
+from astra_sim_serving.compiled import CompiledFleet
 from astra_sim_serving.fleet import ServingFleet
 from astra_sim_serving.options import ServingOptions
 from astra_sim_serving.result import ServingResult
@@ -23,7 +24,7 @@ def prices_of(options: ServingOptions, where: str) -> list[float] | None:
     return known or None
 
 
-def add_costs(result: ServingResult, fleet: ServingFleet, options: ServingOptions, prices: list[float]) -> None:
+def add_costs(result: ServingResult, fleet: ServingFleet | CompiledFleet, options: ServingOptions, prices: list[float]) -> None:
     """Set the dollars of the NPUs of a run from the first arrival to the last token, of all pools and of those of each model."""
     span = result.makespan_s
     begin = result.sequences[0].request.arrival if result.sequences else 0.0

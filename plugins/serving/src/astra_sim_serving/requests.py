@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -19,9 +19,11 @@ from astra_sim_serving.request import ServingRequest
 from astra_sim_serving.traces import TraceRow, read_trace
 
 DEFAULT_COUNT = 1000
+ARRIVAL_STREAM, INPUT_STREAM, OUTPUT_STREAM = "requests.arrival", "requests.input", "requests.output"
+"""Names of streams of random numbers."""
 
 
-def requests_of(options: RequestOptions, seed: int, where: str, models: Collection[str] = ()) -> Iterator[ServingRequest]:
+def requests_of(options: RequestOptions, seed: int, where: str, models: Collection[str] = ()) -> Iterable[ServingRequest]:
     """The requests, of which the n-th follows from options, seed and n alone; each for one of `models`, if there are several.
 
     Raises InputError that begins with `where`.
@@ -50,7 +52,7 @@ def _shares(shares: Mapping[str, Any], models: Collection[str], where: str) -> d
     return result
 
 
-def _with_models(requests: Iterator[ServingRequest], shares: Mapping[str, float], seed: int) -> Iterator[ServingRequest]:
+def _with_models(requests: Iterable[ServingRequest], shares: Mapping[str, float], seed: int) -> Iterator[ServingRequest]:
     """Requests, each for a model that is drawn by the shares."""
     stream, names = RandomStream(seed, "requests.model"), list(shares)
     sums = list(itertools.accumulate(shares.values()))
@@ -60,7 +62,7 @@ def _with_models(requests: Iterator[ServingRequest], shares: Mapping[str, float]
         yield attrs.evolve(request, model=names[min(place, last)])
 
 
-def _requests_of(options: RequestOptions, seed: int, where: str, models: Collection[str] = ()) -> Iterator[ServingRequest]:
+def _requests_of(options: RequestOptions, seed: int, where: str, models: Collection[str] = ()) -> Iterable[ServingRequest]:
     """The requests; of a trace for the models that it names, if there are several."""
     if options.trace is not None:
         return _traced(options, where, models)
@@ -70,10 +72,10 @@ def _requests_of(options: RequestOptions, seed: int, where: str, models: Collect
         raise InputError(f"{where}: run has no effect without trace")
     check_arrivals(options.arrival, options.rate, options.cv, options.concurrency, options.stages, where)
     inputs, outputs = LengthSampler(options.input, f"{where}.input"), LengthSampler(options.output, f"{where}.output")
-    return _drawn(options, seed, inputs, outputs)
+    return DrawnRequests(options, seed, inputs, outputs)
 
 
-def with_adapters(requests: Iterator[ServingRequest], lora: LoraOptions, seed: int) -> Iterator[ServingRequest]:
+def with_adapters(requests: Iterable[ServingRequest], lora: LoraOptions, seed: int) -> Iterator[ServingRequest]:
     """Requests with adapters: a share of them, of which the n-th adapter is chosen in proportion to n^-zipf.
 
     Prompts that begin alike have the same keys and values only with the same adapter.
@@ -88,35 +90,48 @@ def with_adapters(requests: Iterator[ServingRequest], lora: LoraOptions, seed: i
         yield attrs.evolve(request, adapter=adapter, content=content)
 
 
-def _drawn(options: RequestOptions, seed: int, inputs: LengthSampler, outputs: LengthSampler) -> Iterator[ServingRequest]:
-    """Requests whose arrivals and lengths are drawn."""
-    times: Iterator[float]
-    if options.arrival == "closed":
-        times = itertools.repeat(0.0)
-    else:
-        times = arrival_times(
-            options.arrival, options.rate or 1.0, options.cv or 1.0, options.stages, RandomStream(seed, "requests.arrival")
-        )
-    endless = options.arrival != "stages"
-    count = options.count or (DEFAULT_COUNT if endless else None)
-    streams = RandomStream(seed, "requests.input"), RandomStream(seed, "requests.output"), RandomStream(seed, "requests.prefix")
-    prefix = options.prefix
-    for index, arrival in enumerate(itertools.islice(times, count)):
-        prompt, answer = inputs.draw(streams[0], index), outputs.draw(streams[1], index)
-        content: tuple[int, ...] = ()
-        if prefix is not None:
-            prompt += prefix.tokens
-            content = (int(streams[2].uniform(index) * prefix.groups),)
-        yield ServingRequest(
+class DrawnRequests:
+    """Requests whose arrivals and lengths are drawn. `count`: how many there are; None: as many as stages give."""
+
+    def __init__(self, options: RequestOptions, seed: int, inputs: LengthSampler, outputs: LengthSampler) -> None:
+        self.options = options
+        self.seed = seed
+        self.inputs = inputs
+        self.outputs = outputs
+        self.count = options.count or (DEFAULT_COUNT if options.arrival != "stages" else None)
+        self._streams = RandomStream(seed, INPUT_STREAM), RandomStream(seed, OUTPUT_STREAM), RandomStream(seed, "requests.prefix")
+
+    def arrivals(self) -> Iterator[float]:
+        """The arrivals in seconds; of a closed load 0."""
+        options, times = self.options, iter(itertools.repeat(0.0))
+        if options.arrival != "closed":
+            stream = RandomStream(self.seed, ARRIVAL_STREAM)
+            times = arrival_times(options.arrival, options.rate or 1.0, options.cv or 1.0, options.stages, stream)
+        return itertools.islice(times, self.count)
+
+    def at(self, index: int, arrival: float) -> ServingRequest:
+        """The request of a number, which arrives then."""
+        options, prefix = self.options, self.options.prefix
+        prompt, answer = self.inputs.draw(self._streams[0], index), self.outputs.draw(self._streams[1], index)
+        return ServingRequest(
             index,
             arrival,
-            prompt,
+            prompt + (prefix.tokens if prefix is not None else 0),
             min(answer, options.max_output or answer),
             priority=options.priorities[index % len(options.priorities)] if options.priorities else 0,
-            content=content,
+            content=(self.group(index),) if prefix is not None else (),
             content_tokens=prefix.tokens if prefix is not None else 0,
             limit=options.max_output or 0,
         )
+
+    def group(self, index: int) -> int:
+        """The group of requests that begin alike, to which one is dealt."""
+        assert self.options.prefix is not None
+        return int(self._streams[2].uniform(index) * self.options.prefix.groups)
+
+    def __iter__(self) -> Iterator[ServingRequest]:
+        for index, arrival in enumerate(self.arrivals()):
+            yield self.at(index, arrival)
 
 
 def _traced(options: RequestOptions, where: str, models: Collection[str]) -> Iterator[ServingRequest]:

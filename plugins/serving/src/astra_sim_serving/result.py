@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
 
-from astra_sim_serving.explanation import explain
+from astra_sim_serving.figures import ObjectFigures, RequestFigures, e2e, meets, tpot, ttft
 from astra_sim_serving.instance import ServingInstance
 from astra_sim_serving.iteration_time import PricingCounts
-from astra_sim_serving.metrics import WeightedValues, summarize
+from astra_sim_serving.metrics import WeightedValues
 from astra_sim_serving.options import SloOptions
+from astra_sim_serving.recorded import RecordedGaps, RecordedSequences
 from astra_sim_serving.request import PARTS
 from astra_sim_serving.request import Sequence as RequestSequence
 from astra_sim_serving.speculation import Speculation
@@ -41,7 +42,7 @@ class ServingResult:
 
     sequences: Sequence[RequestSequence]
     instances: Sequence[ServingInstance]
-    gaps: WeightedValues
+    gaps: WeightedValues | RecordedGaps
     pricing: PricingCounts
     npus: int
     slo: SloOptions
@@ -65,39 +66,41 @@ class ServingResult:
         return [each for each in self.sequences if each.is_done]
 
     @property
+    def figures(self) -> RequestFigures:
+        """Figures of the requests."""
+        return self.sequences.figures if isinstance(self.sequences, RecordedSequences) else ObjectFigures(self.sequences)
+
+    @property
     def makespan_s(self) -> float:
         """Seconds from the first arrival to the last token; of the whole fleet."""
         if self.fleet is not None:
             return self.fleet.makespan_s
         if not self.sequences:
             return 0.0
-        return max((each.last_token for each in self.sequences), default=0.0) - self.sequences[0].request.arrival
+        return self.figures.last_token() - self.sequences[0].request.arrival
 
     def ttft(self, sequence: RequestSequence) -> float:
         """Seconds from the arrival of a request to its first token."""
-        return sequence.first_token - sequence.request.arrival
+        return ttft(sequence)
 
     def tpot(self, sequence: RequestSequence) -> float | None:
         """Seconds for each token after the first; None if there is one token."""
-        if sequence.generated < 2:
-            return None
-        return (sequence.last_token - sequence.first_token) / (sequence.generated - 1)
+        return tpot(sequence)
 
     def e2e(self, sequence: RequestSequence) -> float:
         """Seconds from the arrival of a request to its last token."""
-        return sequence.last_token - sequence.request.arrival
+        return e2e(sequence)
 
     def meets_slo(self, sequence: RequestSequence) -> bool:
         """Whether a request has met all limits that are given."""
-        if not sequence.is_done:
-            return False
-        limits = (self.slo.ttft_ms, self.ttft(sequence)), (self.slo.tpot_ms, self.tpot(sequence)), (self.slo.e2e_ms, self.e2e(sequence))
-        return all(limit is None or value is None or value * 1e3 <= limit for limit, value in limits)
+        return meets(self.slo, sequence)
 
     def include(self, part: ServingResult, sequences: Sequence[RequestSequence]) -> None:
         """Complete the result of a model by its requests, and this one by its gaps and drafts."""
         part.sequences = sequences
         part.is_complete = self.is_complete
+        assert isinstance(self.gaps, WeightedValues)
+        assert isinstance(part.gaps, WeightedValues)
         self.gaps.include(part.gaps)
         if part.speculation is not None:
             self.speculation = self.speculation or attrs.evolve(part.speculation, drafted=0, accepted=0)
@@ -112,24 +115,23 @@ class ServingResult:
 
     def _document(self) -> dict[str, Any]:
         """The JSON object of a whole run."""
-        finished = self.finished
-        span = self.makespan_s
-        tokens = sum(each.generated for each in self.sequences)
+        figures, span = self.figures, self.makespan_s
+        tokens = figures.tokens()
         return {
             "schema": SCHEMA,
             "requests": self._requests(),
             "makespan_s": span,
             "throughput": {
-                "requests_s": _rate(len(finished), span),
+                "requests_s": _rate(figures.finished(), span),
                 "output_tokens_s": _rate(tokens, span),
                 "output_tokens_s_per_npu": _rate(tokens, span * self.npus if self.scaling is None else self.scaling["npu_s"]),
                 "steady_requests_s": self._steady_rate(),
             },
-            "ttft_s": summarize(map(self.ttft, finished)),
-            "tpot_s": summarize(tpot for each in finished if (tpot := self.tpot(each)) is not None),
+            "ttft_s": figures.summary("ttft"),
+            "tpot_s": figures.summary("tpot"),
             "itl_s": self.gaps.summary(),
-            "e2e_s": summarize(map(self.e2e, finished)),
-            "queue_s": summarize(each.scheduled - each.request.arrival for each in finished),
+            "e2e_s": figures.summary("e2e"),
+            "queue_s": figures.summary("queue"),
             "goodput": self._goodput(span),
             "kv": self._kv(),
             **({} if self.usd is None else {"cost": self._cost(self.usd, tokens)}),
@@ -138,7 +140,7 @@ class ServingResult:
             **({} if self.speculation is None else {"speculation": self.speculation.document()}),
             **self._lora(),
             "time": self._time(span),
-            "explanation": explain(finished, self.front_end_s) if finished else {"ttft": [], "tpot": []},
+            "explanation": figures.explanation(self.front_end_s),
             "pricing": attrs.asdict(self.pricing),
             **({"models": {name: part.document() for name, part in self.models.items()}} if self.models else {}),
             "events": self.events,
@@ -149,18 +151,16 @@ class ServingResult:
 
     def _requests(self) -> dict[str, Any]:
         """The number of requests that arrived, finished, were shed and preempted."""
-        reasons: dict[str, int] = {}
-        for each in self.sequences:
-            if each.shed:
-                reasons[each.shed] = reasons.get(each.shed, 0) + 1
-        shed, finished = sum(reasons.values()), len(self.finished)
+        figures = self.figures
+        reasons, finished = figures.shed_reasons(), figures.finished()
+        shed, (preempted, preemptions) = sum(reasons.values()), figures.preempted()
         return {
             "arrived": len(self.sequences),
             "finished": finished,
             "shed": shed,
             "unfinished": len(self.sequences) - finished - shed,
-            "preempted": sum(each.preemptions > 0 for each in self.sequences),
-            "preemptions": sum(each.preemptions for each in self.sequences),
+            "preempted": preempted,
+            "preemptions": preemptions,
             "shed_reasons": reasons,
         }
 
@@ -171,16 +171,16 @@ class ServingResult:
         begin, end = self.sequences[0].request.arrival + self.warmup_s, self.sequences[-1].request.arrival
         if end <= begin:
             return None
-        return sum(begin <= each.last_token <= end for each in self.finished) / (end - begin)
+        return self.figures.finished_between(begin, end) / (end - begin)
 
     def _goodput(self, span: float) -> dict[str, Any]:
         slo = {key: value for key, value in attrs.asdict(self.slo).items() if value is not None}
-        met = sum(map(self.meets_slo, self.sequences))
+        met = self.figures.within(self.slo)
         return {"requests_s": _rate(met, span), "fraction": met / len(self.sequences) if self.sequences else None, "slo": slo}
 
     def _cost(self, usd: float, tokens: int) -> dict[str, float | None]:
         """Dollars of the run, of an hour, and of a million tokens of answers; and requests within the SLO for a dollar."""
-        met = sum(map(self.meets_slo, self.sequences))
+        met = self.figures.within(self.slo)
         return {
             "usd": usd,
             "usd_per_hour": _rate(usd * 3600, self.makespan_s),
@@ -235,9 +235,12 @@ class ServingResult:
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each request, by `COLUMNS`, with its model if there are several; None for an absent value."""
-        if self.models:
-            return [{**self._row(each), "model": each.request.model} for each in self.sequences]
-        return [self._row(each) for each in self.sequences]
+        return list(self._rows())
+
+    def _rows(self) -> Iterator[dict[str, Any]]:
+        """The same, one by one."""
+        for each in self.sequences:
+            yield {**self._row(each), "model": each.request.model} if self.models else self._row(each)
 
     def _row(self, sequence: RequestSequence) -> dict[str, Any]:
         request, done = sequence.request, sequence.is_done
@@ -251,12 +254,15 @@ class ServingResult:
 
     def csv(self) -> str:
         """The rows as CSV; cells are empty for absent values."""
-        return csv_of(self.rows(), (*COLUMNS, "model") if self.models else COLUMNS)
+        return csv_of(self._rows(), (*COLUMNS, "model") if self.models else COLUMNS)
 
 
-def csv_of(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = ()) -> str:
+def csv_of(rows: Iterable[Mapping[str, Any]], columns: Sequence[str] = ()) -> str:
     """Rows as CSV; `columns` are all that rows have, by default. Cells are empty if a row lacks a value."""
-    names = columns or list(dict.fromkeys(name for row in rows for name in row))
+    if not columns:
+        rows = list(rows)
+        columns = list(dict.fromkeys(name for row in rows for name in row))
+    names = columns
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(names)

@@ -23,12 +23,13 @@ def serve(
     on_progress: Callable[[float, int], None] | None = None,
     timeline: Callable[[ServingInstance, float], None] | None = None,
     plugins: Plugins | None = None,
+    compiled: bool = True,
 ) -> ServingResult:
     """Simulate a server, request by request.
 
     `experiment` is the path of a TOML file, its table, or a `ServingExperiment`. `on_progress` is called with simulated seconds and events
     so far, `timeline` each instance and the time whenever it has begun iterations. Ctrl-C ends the run early, with the results until then.
-    Raises InputError.
+    `compiled`: the compiled loop simulates what it can (see `compiled.py`); the one in Python gives the same results. Raises InputError.
     """
     plugins = plugins or shared_plugins()
     if isinstance(experiment, Mapping):
@@ -37,7 +38,7 @@ def serve(
         experiment = read_experiment(experiment)
     parts = Parts(experiment, plugins)
     prices = prices_of(parts.options, parts.where)
-    fleet, result = FleetBuilder(parts).build(on_progress, timeline)
+    fleet, result = FleetBuilder(parts).build(on_progress, timeline, compiled)
     try:
         fleet.run()
     except KeyboardInterrupt:

@@ -1,0 +1,232 @@
+// The Python module astra_sim_serving._core: the loop of a fleet, compiled.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/array.h>
+#include <nanobind/stl/function.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "figures.hpp"
+#include "fleet.hpp"
+#include "lengths.hpp"
+#include "price.hpp"
+#include "sums.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+using namespace astra::serving;
+
+namespace {
+
+template <typename T>
+std::vector<T> column(const nb::bytes& bytes) {
+  std::vector<T> result(bytes.size() / sizeof(T));
+  if (!result.empty()) std::memcpy(result.data(), bytes.c_str(), result.size() * sizeof(T));
+  return result;
+}
+
+template <typename T>
+nb::bytes bytes_of(const std::vector<T>& values) {
+  return nb::bytes(values.data(), values.size() * sizeof(T));
+}
+
+// Whether Python's `sum` keeps what is lost by rounding.
+bool sum_compensates() {
+  nb::list values;
+  for (const double each : {1e100, 1.0, -1e100}) values.append(each);
+  return nb::cast<double>(nb::module_::import_("builtins").attr("sum")(values)) == 1.0;
+}
+
+nb::bytes draw_lengths(const LengthSampler& sampler, std::uint64_t seed, const std::string& name, std::int64_t count) {
+  const RandomStream stream(seed, name);
+  std::vector<std::int64_t> result(static_cast<std::size_t>(count));
+  for (std::size_t number = 0; number < result.size(); ++number) result[number] = sampler.draw(stream, number, kMostTokens);
+  return bytes_of(result);
+}
+
+nb::bytes draw_poisson(std::uint64_t seed, const std::string& name, double rate, std::int64_t count) {
+  const RandomStream stream(seed, name);
+  std::vector<double> result(static_cast<std::size_t>(count));
+  double now = 0.0;
+  for (std::size_t number = 0; number < result.size(); ++number) result[number] = now += stream.exponential(number) / rate;
+  return bytes_of(result);
+}
+
+// Columns of requests: arrivals, prompts, answers, priorities, and how many of `contents` each has and the tokens of each of these. The
+// last three are empty if all are 0.
+void add_requests(Fleet& fleet, const nb::bytes& arrivals, const nb::bytes& inputs, const nb::bytes& outputs, const nb::bytes& priorities,
+                  const nb::bytes& counts, const nb::bytes& content_tokens, const nb::bytes& contents) {
+  const auto arrival = column<double>(arrivals);
+  const auto input = column<std::int64_t>(inputs), output = column<std::int64_t>(outputs), priority = column<std::int64_t>(priorities);
+  const auto shared = column<std::int64_t>(counts), tokens = column<std::int64_t>(content_tokens);
+  if (input.size() != arrival.size() || output.size() != arrival.size() || shared.size() != tokens.size()) {
+    throw std::invalid_argument("columns of requests differ in length");
+  }
+  std::vector<Sequence> result(arrival.size());
+  std::int64_t begin = 0;
+  for (std::size_t number = 0; number < result.size(); ++number) {
+    Sequence& each = result[number];
+    if (input[number] >= kMostTokens || output[number] >= kMostTokens) throw std::overflow_error("a request is too long");
+    each.number = static_cast<Number>(number);
+    each.arrival = arrival[number];
+    each.total = each.input = static_cast<Tokens>(input[number]);
+    each.output = static_cast<Tokens>(output[number]);
+    if (!priority.empty()) each.priority = priority[number];
+    if (!shared.empty() && shared[number]) {
+      each.content = begin;
+      each.content_tokens = static_cast<Tokens>(std::min<std::int64_t>(tokens[number], kMostTokens));
+      each.shared = static_cast<Tokens>(std::min<std::int64_t>(input[number], shared[number] * each.content_tokens));
+      begin += shared[number];
+    }
+  }
+  fleet.add_requests(std::move(result), column<std::int64_t>(contents));
+}
+
+// The state of a request, as compiled.py takes it apart.
+nb::tuple sequence(const Fleet& fleet, std::int64_t number) {
+  const Sequence& each = fleet.sequences()[static_cast<std::size_t>(number)];
+  const auto tuple_of = [](const Parts& parts) { return std::tuple_cat(parts); };
+  return nb::make_tuple(each.arrival, each.total, each.computed, each.generated, each.capacity, each.cached, each.preemptions, each.instance,
+                        each.scheduled, each.first_token, each.last_token, static_cast<int>(each.shed), each.preempted_at, each.preempted_s,
+                        each.preempted_before_first_s, tuple_of(each.mark), tuple_of(each.prefill), tuple_of(each.decode));
+}
+
+nb::tuple totals(const Fleet& fleet, std::size_t number) {
+  const Instance& instance = *fleet.instances().at(number);
+  const Totals& each = instance.totals;
+  return nb::make_tuple(each.iterations, each.busy_s, each.sequences, each.tokens, each.kv_block_s, each.peak_blocks,
+                        std::tuple_cat(each.parts), each.preemptions);
+}
+
+std::vector<std::int64_t> scheduler_totals(const Fleet& fleet, std::size_t number) {
+  const Scheduler& each = fleet.instances().at(number)->scheduler;
+  return {each.cache.free_blocks(), each.hit_tokens, each.looked_up_tokens};
+}
+
+// Requests that are in an instance, running ones first.
+std::vector<std::int64_t> requests_in(const Fleet& fleet, std::size_t number) {
+  const Scheduler& each = fleet.instances().at(number)->scheduler;
+  std::vector<std::int64_t> result;
+  for (const Sequence* one : each.running) result.push_back(one->number);
+  for (const Sequence* one : each.waiting) result.push_back(one->number);
+  return result;
+}
+
+std::vector<std::pair<std::int64_t, std::vector<double>>> plain(const std::vector<Band>& bands) {
+  std::vector<std::pair<std::int64_t, std::vector<double>>> result;
+  for (const Band& each : bands) result.emplace_back(each.count, each.means);
+  return result;
+}
+
+Figures figures(const Fleet& fleet) { return {fleet.sequences(), fleet.arrived()}; }
+
+}  // namespace
+
+NB_MODULE(_core, module) {
+  compensates = sum_compensates();
+  module.attr("MOST_TOKENS") = kMostTokens;
+
+  nb::class_<LengthSampler>(module, "LengthSampler")
+      .def(nb::new_([](std::string distribution, std::vector<double> numbers, std::vector<std::int64_t> values, std::int64_t maximum,
+                       std::vector<LengthSampler> parts) {
+             return LengthSampler{std::move(distribution), std::move(numbers), std::move(values), maximum, std::move(parts)};
+           }),
+           "distribution"_a, "numbers"_a, "values"_a, "maximum"_a, "parts"_a);
+  module.def("draw_lengths", &draw_lengths, "sampler"_a, "seed"_a, "name"_a, "count"_a);
+  module.def("draw_poisson", &draw_poisson, "seed"_a, "name"_a, "rate"_a, "count"_a);
+
+  nb::class_<AttentionTime>(module, "AttentionTime");
+  nb::class_<FormulaAttention, AttentionTime>(module, "FormulaAttention")
+      .def(nb::init<FormulaAttention::Ask, FormulaAttention::Ask, std::int64_t>(), "prompt"_a, "decodes"_a, "layers"_a);
+  nb::class_<TableAttention, AttentionTime>(module, "TableAttention")
+      .def(
+          "__init__",
+          [](TableAttention* self, std::function<double(std::int64_t, double, std::int64_t, std::int64_t, std::int64_t, std::int64_t, double)> ask,
+             double skew, std::int64_t least_chunk) {
+            new (self) TableAttention(
+                [ask = std::move(ask)](const BatchShape& shape, double kv) {
+                  return ask(shape.chunk, shape.pairs, shape.decodes, shape.kv_tokens, shape.kv_longest, shape.sampled, kv);
+                },
+                skew, least_chunk);
+          },
+          "ask"_a, "skew"_a, "least_chunk"_a);
+  nb::class_<IterationTime>(module, "IterationTime")
+      .def(
+          "__init__",
+          [](IterationTime* self, std::shared_ptr<AttentionTime> attention, std::function<IterationTime::Body(std::int64_t)> body,
+             std::function<IterationTime::Ends(std::int64_t)> ends, double host_us, double host_us_per_sequence, bool asynchronous) {
+            new (self) IterationTime(std::move(attention), std::move(body), std::move(ends), {host_us, host_us_per_sequence, asynchronous});
+          },
+          "attention"_a, "body"_a, "ends"_a, "host_us"_a, "host_us_per_sequence"_a, "asynchronous"_a);
+
+  nb::class_<Fleet>(module, "Fleet")
+      .def(
+          "__init__",
+          [](Fleet* self, std::int64_t concurrency, double front_end_s, std::int64_t queue_limit, std::optional<std::int64_t> max_model_tokens,
+             std::string router, double prefix_beta, std::uint64_t seed) {
+            FleetOptions options{concurrency, front_end_s, queue_limit, {}, std::move(router), prefix_beta};
+            options.max_model_tokens = max_model_tokens.value_or(std::numeric_limits<std::int64_t>::max());
+            new (self) Fleet(std::move(options), RandomStream(seed, "router"));
+          },
+          "concurrency"_a, "front_end_s"_a, "queue_limit"_a, "max_model_tokens"_a.none(), "router"_a, "prefix_beta"_a, "seed"_a)
+      .def(
+          "add_instance",
+          [](Fleet& self, std::shared_ptr<IterationTime> time, std::int64_t blocks, Tokens block_tokens, bool prefix_caching,
+             std::int64_t sequences, std::int64_t tokens, std::int64_t prefill_tokens, bool by_priority, bool jumps) {
+            self.add_instance({blocks, block_tokens, prefix_caching, {sequences, tokens, prefill_tokens}, by_priority, jumps}, std::move(time));
+          },
+          "time"_a, "blocks"_a, "block_tokens"_a, "prefix_caching"_a, "sequences"_a, "tokens"_a, "prefill_tokens"_a, "by_priority"_a,
+          "jumps"_a)
+      .def("add_requests", &add_requests, "arrivals"_a, "inputs"_a, "outputs"_a, "priorities"_a, "counts"_a, "content_tokens"_a, "contents"_a)
+      .def("choose", &Fleet::choose, "choices"_a)
+      .def("advance", &Fleet::advance, "most"_a)
+      .def_prop_ro("now", &Fleet::now)
+      .def_prop_ro("events", &Fleet::events)
+      .def_prop_ro("arrived", &Fleet::arrived)
+      .def("sequence", &sequence, "number"_a)
+      .def("totals", &totals, "instance"_a)
+      .def("scheduler_totals", &scheduler_totals, "instance"_a)
+      .def("requests_in", &requests_in, "instance"_a)
+      .def("gaps", [](Fleet& self) { return self.gaps().sorted(); })
+      .def("gap_summary", [](Fleet& self) { return summary_of(self.gaps().sorted()); })
+      .def("finished", [](const Fleet& self) { return figures(self).finished(); })
+      .def("tokens", [](const Fleet& self) { return figures(self).tokens(); })
+      .def("preempted", [](const Fleet& self) { return figures(self).preempted(); })
+      .def("shed", [](const Fleet& self) { return figures(self).shed(); })
+      .def("last_token", [](const Fleet& self) { return figures(self).last_token(); })
+      .def(
+          "finished_between", [](const Fleet& self, double begin, double end) { return figures(self).finished_between(begin, end); },
+          "begin"_a, "end"_a)
+      .def(
+          "within",
+          [](const Fleet& self, std::optional<double> ttft_ms, std::optional<double> tpot_ms, std::optional<double> e2e_ms) {
+            return figures(self).within({ttft_ms, tpot_ms, e2e_ms});
+          },
+          "ttft_ms"_a.none(), "tpot_ms"_a.none(), "e2e_ms"_a.none())
+      .def("summary", [](const Fleet& self, const std::string& latency) { return figures(self).summary(latency); }, "latency"_a)
+      .def(
+          "ttft_bands",
+          [](const Fleet& self, double front_end_s, const std::vector<std::pair<double, double>>& bands) {
+            return plain(figures(self).ttft_bands(front_end_s, bands));
+          },
+          "front_end_s"_a, "bands"_a)
+      .def(
+          "tpot_bands",
+          [](const Fleet& self, const std::vector<std::pair<double, double>>& bands) { return plain(figures(self).tpot_bands(bands)); },
+          "bands"_a);
+}

@@ -1,0 +1,57 @@
+// A request, and its progress: request.Sequence of Python. Times are seconds of the run, and -1 until they are known.
+#pragma once
+
+#include <cstdint>
+#include <tuple>
+#include <vector>
+
+#include "sums.hpp"
+
+namespace astra::serving {
+
+using Tokens = std::int32_t;
+using Number = std::int32_t;
+
+constexpr Tokens kMostTokens = 1 << 28;
+// Prompts and answers together are shorter than twice this, so that counts of tokens never overflow.
+
+enum class Shed : std::uint8_t { kNo, kPrompt, kAnswer, kModelTokens, kQueueFull };
+
+struct Request {
+  double arrival = 0.0;
+  std::int64_t priority = 0;
+  std::int64_t content = 0;  // where its identified contents are
+  Tokens input = 0;
+  Tokens output = 0;
+  Tokens shared = 0;  // tokens of the prompt whose content is identified
+  Tokens content_tokens = 0;
+  Number number = 0;
+
+  std::tuple<std::int64_t, double, Number> order() const { return {priority, arrival, number}; }
+};
+
+struct Sequence : Request {
+  Tokens total = 0;
+  Tokens computed = 0;
+  Tokens generated = 0;
+  Tokens capacity = 0;
+  Tokens cached = 0;
+  Number preemptions = 0;
+  Number instance = -1;
+  Shed shed = Shed::kNo;
+  double scheduled = -1.0;
+  double first_token = -1.0;
+  double last_token = -1.0;
+  double preempted_at = -1.0;
+  double preempted_s = 0.0;
+  double preempted_before_first_s = 0.0;
+  Parts mark{};
+  Parts prefill{};
+  Parts decode{};
+  std::vector<std::int32_t> blocks;
+
+  Tokens missing() const { return total - computed; }
+  bool is_done() const { return generated >= output; }
+};
+
+}  // namespace astra::serving

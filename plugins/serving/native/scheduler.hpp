@@ -1,0 +1,61 @@
+// Which tokens an iteration computes, by the rules of vLLM: scheduler.InstanceScheduler of Python.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "batch.hpp"
+#include "kv_cache.hpp"
+
+namespace astra::serving {
+
+struct Limits {
+  std::int64_t sequences = 0;
+  std::int64_t tokens = 0;
+  std::int64_t prefill_tokens = 0;
+};
+
+class Scheduler {
+ public:
+  Scheduler(KvCache cache, Limits limits, bool by_priority) : cache(std::move(cache)), limits_(limits), by_priority_(by_priority) {}
+
+  void add(Sequence& sequence);
+  // The sequences of the next iteration; `preempted` and `admitted` then list those that were.
+  void plan(Batch& batch);
+  // Remove sequences whose answers are complete, and free their blocks.
+  void finish(const std::vector<Sequence*>& sequences);
+
+  bool is_steady() const { return steady_; }
+  // Whether a request that has just been added may change the next iteration.
+  bool may_take_more() const {
+    return static_cast<std::int64_t>(running.size()) < limits_.sequences && (by_priority_ || waiting.size() < 2);
+  }
+
+  KvCache cache;
+  std::deque<Sequence*> waiting;
+  std::vector<Sequence*> running;
+  std::vector<Sequence*> preempted;
+  std::vector<Sequence*> admitted;
+  std::int64_t hit_tokens = 0;
+  std::int64_t looked_up_tokens = 0;
+
+ private:
+  struct Planned {
+    std::int64_t budget;
+    bool steady;
+  };
+
+  Planned plan_running(Batch& batch);
+  void admit(Batch& batch, std::int64_t budget);
+  Tokens fitting(Sequence& sequence, std::int64_t budget);
+  Tokens cut(Tokens tokens, std::int64_t budget) const;
+  std::size_t victim() const;
+  void preempt(std::size_t place);
+
+  Limits limits_;
+  bool by_priority_;
+  bool steady_ = false;
+};
+
+}  // namespace astra::serving

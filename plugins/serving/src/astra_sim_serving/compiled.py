@@ -1,0 +1,244 @@
+"""The loop of a fleet in C++ (`native/`), for what most experiments have; the other loop has everything, and gives the same results.
+
+In C++ are instances of one rank and one stage for prompts and answers, the scheduler `vllm`, the cache with its contents, all routers,
+jumps, and the figures of requests. Times of kernels and collectives come from Python, once for each shape. Not in C++ are
+policies of plugins, several models, instances for prompts or answers alone, pipelines, ranks that share experts, drafts, adapters,
+memories behind the cache, autoscaling and timelines.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable, Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import attrs
+from astra_sim import PluginError
+
+from astra_sim_serving.batch import BatchShape
+from astra_sim_serving.fleet import ServingFleet
+from astra_sim_serving.instance import InstanceTotals, ServingInstance
+from astra_sim_serving.iteration_time import FormulaTimes, IterationTime, KernelTimes, TableTimes
+from astra_sim_serving.lengths import LengthSampler
+from astra_sim_serving.recorded import RecordedGaps, RecordedSequences
+from astra_sim_serving.replica import Replica
+from astra_sim_serving.request import ServingRequest
+from astra_sim_serving.requests import ARRIVAL_STREAM, INPUT_STREAM, OUTPUT_STREAM, DrawnRequests
+from astra_sim_serving.scheduler import InstanceScheduler
+
+if TYPE_CHECKING:
+    from astra_sim_serving import _core
+
+EVENTS_OF_A_LOOK = 0x1000
+"""Events between two reports of progress."""
+_WORDS = (1 << 64) - 1
+
+
+@attrs.define(eq=False)
+class CompiledFleet:
+    """A fleet whose events happen in C++. `instances` take their totals when it has run, or was stopped."""
+
+    core: _core.Fleet
+    instances: Sequence[ServingInstance]
+    sequences: RecordedSequences
+    gaps: RecordedGaps
+    on_progress: Callable[[float, int], None] | None
+    scaler: None = None
+    hand_over: None = None
+    models: dict[int, str] = attrs.field(factory=dict)
+
+    @property
+    def events(self) -> int:
+        """Events that have happened."""
+        return self.core.events
+
+    def run(self) -> None:
+        """Let everything happen, until all requests have ended."""
+        try:
+            while self.core.advance(EVENTS_OF_A_LOOK) == EVENTS_OF_A_LOOK:
+                if self.on_progress is not None:
+                    self.on_progress(self.core.now, self.core.events)
+        finally:
+            self._take_totals()
+        for each in self.instances:
+            numbers = self.core.requests_in(each.number)
+            if numbers:
+                raise PluginError(f"instance {each.number} plans nothing, and requests {numbers[:5]} are there: they would never end")
+
+    def _take_totals(self) -> None:
+        for each in self.instances:
+            each.totals = InstanceTotals(*self.core.totals(each.number))
+            scheduler = each.scheduler
+            scheduler.cache.free_blocks, scheduler.hit_tokens, scheduler.looked_up_tokens = self.core.scheduler_totals(each.number)
+
+
+def compile_fleet(
+    fleet: ServingFleet, requests: Iterable[ServingRequest], policy: str, prefix_beta: float, seed: int
+) -> CompiledFleet | None:
+    """The same fleet in C++, whose router has that policy; None if it has something that is not there, or C++ is not installed."""
+    module = _module()
+    if module is None or not _is_plain(fleet):
+        return None
+    drawn = requests if isinstance(requests, DrawnRequests) else None
+    known = [] if drawn is not None else list(requests)
+    try:
+        columns = _columns_of(known) if drawn is None else _drawn_columns(module, drawn)
+        core = _core_of(module, fleet, policy, prefix_beta, seed)
+        core.add_requests(*attrs.astuple(columns))
+    except OverflowError:
+        return None
+    instances = [each for replica in fleet.replicas for each in replica.instances]
+    if policy == "session":  # it looks at nothing else
+        core.choose([fleet.route(each, instances).number for each in requests])
+
+    def request_at(number: int, arrival: float) -> ServingRequest:
+        if drawn is not None:
+            return drawn.at(number, arrival)
+        return known[number] if known[number].arrival == arrival else attrs.evolve(known[number], arrival=arrival)
+
+    return CompiledFleet(core, instances, RecordedSequences(core, request_at), RecordedGaps(core), fleet.on_progress)
+
+
+def _core_of(module: ModuleType, fleet: ServingFleet, policy: str, prefix_beta: float, seed: int) -> _core.Fleet:
+    """The instances of a fleet, and its router. Raises OverflowError if a number is too large."""
+    core: _core.Fleet = module.Fleet(
+        fleet.concurrency or 0,
+        fleet.front_end_s,
+        max(1, fleet.queue_limit) if fleet.queue_limit is not None else 0,
+        fleet.max_model_tokens,
+        "chosen" if policy == "session" else policy,
+        prefix_beta,
+        seed & _WORDS,
+    )
+    times = _CompiledTimes(module)
+    for replica in fleet.replicas:
+        (instance,) = replica.instances
+        cache, limits = instance.scheduler.cache, instance.scheduler.limits
+        core.add_instance(
+            times.of(replica.time), cache.blocks, cache.block_tokens, cache.prefix_caching, limits.sequences, limits.tokens,
+            limits.prefill_tokens, instance.scheduler.by_priority, replica.jumps,
+        )  # fmt: skip
+    return core
+
+
+def _module() -> ModuleType | None:
+    try:
+        from astra_sim_serving import _core
+    except ImportError:
+        return None
+    return _core
+
+
+def _is_plain(fleet: ServingFleet) -> bool:
+    """Whether the compiled loop has all that a fleet has."""
+    if fleet.hand_over is not None or fleet.scaler is not None or fleet.timeline is not None or fleet.models:
+        return False
+    return all(map(_is_plain_replica, fleet.replicas))
+
+
+def _is_plain_replica(replica: Replica) -> bool:
+    if len(replica.instances) > 1 or replica.time.sharding.pipeline > 1 or replica.time.adapters is not None:
+        return False
+    (instance,) = replica.instances
+    scheduler = instance.scheduler
+    if type(scheduler) is not InstanceScheduler or scheduler.drafts or scheduler.cache.tiers is not None:
+        return False
+    return instance.adapters is None and instance.speculation is None and isinstance(replica.time.kernels, (FormulaTimes, TableTimes))
+
+
+class _CompiledTimes:
+    """Times of iterations in C++, those of equal kernels with one memory of attention."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self._module = module
+        self._attention: dict[int, object] = {}
+        self._times: dict[int, object] = {}
+
+    def of(self, time: IterationTime) -> object:
+        """The same in C++."""
+        if id(time) not in self._times:
+            kernels = time.kernels
+            if id(kernels) not in self._attention:
+                self._attention[id(kernels)] = self._attention_of(kernels)
+            self._times[id(time)] = self._module.IterationTime(
+                self._attention[id(kernels)], time.body_us, kernels.head_us, time.host_us, time.host_us_per_sequence, time.asynchronous
+            )
+        return self._times[id(time)]
+
+    def _attention_of(self, kernels: KernelTimes) -> object:
+        if isinstance(kernels, FormulaTimes):
+            return self._module.FormulaAttention(kernels.prompt_us, kernels.decodes_us, kernels.formulas.model.layers)
+        assert isinstance(kernels, TableTimes)
+        tables = kernels
+
+        def context_us(chunk: int, pairs: float, decodes: int, kv_tokens: int, kv_longest: int, sampled: int, kv: float) -> float:
+            return tables.context_us(BatchShape(chunk, pairs, decodes, kv_tokens, kv_longest, sampled), kv)
+
+        return self._module.TableAttention(context_us, tables.skew, tables.least_chunk)
+
+
+@attrs.frozen
+class _Columns:
+    """Requests in columns of bytes: 64-bit floating-point or whole numbers. `priorities` may be empty, and what prompts share, too.
+
+    `counts` has how many of `contents` each request has, of `content_tokens` tokens each.
+    """
+
+    arrivals: bytes
+    inputs: bytes
+    outputs: bytes
+    priorities: bytes = b""
+    counts: bytes = b""
+    content_tokens: bytes = b""
+    contents: bytes = b""
+
+
+def _columns_of(requests: Sequence[ServingRequest]) -> _Columns:
+    """Requests that are objects. Raises OverflowError if a number of one has more than 64 bits."""
+    shares = any(each.content for each in requests)
+    return _Columns(
+        array("d", [each.arrival for each in requests]).tobytes(),
+        _words(each.input for each in requests),
+        _words(each.output for each in requests),
+        _words(each.priority for each in requests),
+        _words(len(each.content) for each in requests if shares),
+        _words(each.content_tokens for each in requests if shares),
+        _words(content for each in requests for content in each.content),
+    )
+
+
+def _drawn_columns(module: ModuleType, requests: DrawnRequests) -> _Columns:
+    """Requests that are drawn. Raises OverflowError if one is too long."""
+    options, seed = requests.options, requests.seed & _WORDS
+    if options.arrival == "poisson" and requests.count is not None:
+        arrivals = module.draw_poisson(seed, ARRIVAL_STREAM, options.rate, requests.count)
+    else:
+        arrivals = array("d", requests.arrivals()).tobytes()
+    count = len(arrivals) // 8
+    inputs = module.draw_lengths(_sampler(module, requests.inputs), seed, INPUT_STREAM, count)
+    outputs = module.draw_lengths(_sampler(module, requests.outputs), seed, OUTPUT_STREAM, count)
+    longest, prefix, priorities = options.max_output, options.prefix, options.priorities
+    if longest is not None:
+        outputs = _words(min(each, longest) for each in array("q", outputs))
+    result = _Columns(arrivals, inputs, outputs, _words(priorities[number % len(priorities)] for number in range(count if priorities else 0)))
+    if prefix is None:
+        return result
+    tokens = prefix.tokens
+    return attrs.evolve(
+        result,
+        inputs=_words(each + tokens for each in array("q", inputs)),
+        counts=_words([1] * count),
+        content_tokens=_words([tokens] * count),
+        contents=_words(map(requests.group, range(count))),
+    )
+
+
+def _words(values: Iterable[int]) -> bytes:
+    return array("q", values).tobytes()
+
+
+def _sampler(module: ModuleType, lengths: LengthSampler) -> object:
+    """A distribution of lengths in C++. Raises OverflowError if its lengths are too long."""
+    name, numbers, values, maximum, parts = lengths.parameters(module.MOST_TOKENS)
+    return module.LengthSampler(name, numbers, values, maximum, [_sampler(module, part) for part in parts])
