@@ -36,11 +36,16 @@ Fleet::Fleet(FleetOptions options, RandomStream stream) : options_(std::move(opt
   }
 }
 
-void Fleet::add_instance(const InstanceOptions& options, std::shared_ptr<IterationTime> time) {
+void Fleet::add_instance(const InstanceOptions& options, std::shared_ptr<IterationTime> time, std::shared_ptr<Policy> policy) {
   KvCache cache(options.blocks, options.block_tokens, options.prefix_caching, contents_);
-  instances_.push_back(std::make_unique<Instance>(static_cast<Number>(instances_.size()),
-                                                  Scheduler(std::move(cache), options.limits, options.by_priority), std::move(time),
-                                                  options.jumps));
+  std::unique_ptr<Scheduler> scheduler;
+  if (policy) {
+    scheduler = std::make_unique<PolicyScheduler>(std::move(policy), std::move(cache), options.limits);
+  } else {
+    scheduler = std::make_unique<Scheduler>(std::move(cache), options.limits, options.by_priority);
+  }
+  instances_.push_back(
+      std::make_unique<Instance>(static_cast<Number>(instances_.size()), std::move(scheduler), std::move(time), options.jumps));
   is_woken_.push_back(0);
 }
 

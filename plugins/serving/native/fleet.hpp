@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "instance.hpp"
+#include "policies.hpp"
 #include "random_stream.hpp"
 #include "weighted_values.hpp"
 
@@ -40,7 +41,8 @@ class Fleet {
   Fleet(const Fleet&) = delete;  // instances refer to its contents
   Fleet& operator=(const Fleet&) = delete;
 
-  void add_instance(const InstanceOptions& options, std::shared_ptr<IterationTime> time);
+  // `policy`: what plans; none: the rules of vLLM.
+  void add_instance(const InstanceOptions& options, std::shared_ptr<IterationTime> time, std::shared_ptr<Policy> policy);
   // Requests in order, before the run. `contents` are the ids of the tokens that their prompts share with others.
   void add_requests(std::vector<Sequence> requests, std::vector<std::int64_t> contents);
   // The instance of each request, for a router that looks at the request alone.

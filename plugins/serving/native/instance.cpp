@@ -70,9 +70,9 @@ std::int64_t Instance::jump(const BatchShape& shape, double now) const {
 
 void Instance::plan(double now) {
   account_until(now);
-  scheduler.plan(batch_);
+  scheduler.plan(batch_, now);
   for (Sequence* each : scheduler.preempted) mark_preempted(*each, now);
-  if (batch_.empty() && !scheduler.preempted.empty()) scheduler.plan(batch_);
+  if (batch_.empty() && !scheduler.preempted.empty()) scheduler.plan(batch_, now);
   for (Sequence* each : scheduler.admitted) {
     if (each->scheduled < 0) each->scheduled = now;
     if (each->preempted_at < 0) each->mark = totals.parts;

@@ -38,8 +38,8 @@ struct Iterations {
 
 class Instance {
  public:
-  Instance(Number number, Scheduler scheduler, std::shared_ptr<IterationTime> time, bool jumps)
-      : scheduler(std::move(scheduler)), number_(number), time_(std::move(time)), jumps_(jumps) {}
+  Instance(Number number, std::unique_ptr<Scheduler> scheduler, std::shared_ptr<IterationTime> time, bool jumps)
+      : scheduler(*scheduler), scheduler_(std::move(scheduler)), number_(number), time_(std::move(time)), jumps_(jumps) {}
 
   std::int64_t requests() const { return static_cast<std::int64_t>(scheduler.waiting.size() + scheduler.running.size()); }
   std::int64_t outstanding_tokens() const;
@@ -57,7 +57,7 @@ class Instance {
   // Commit the iterations that end now; `finished` lists the sequences that have ended.
   void end(double now, WeightedValues& gaps);
 
-  Scheduler scheduler;
+  Scheduler& scheduler;
   Totals totals;
   std::vector<Sequence*> finished;
   std::int32_t stamp = 0;  // counts the jumps that were cut, whose end comes earlier than announced
@@ -75,6 +75,7 @@ class Instance {
   void mark_first_token(Sequence& sequence, double now);
   void account(Sequence& sequence, Parts& known);
 
+  std::unique_ptr<Scheduler> scheduler_;
   Number number_;
   std::shared_ptr<IterationTime> time_;
   bool jumps_;

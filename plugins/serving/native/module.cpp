@@ -18,12 +18,14 @@
 #include <stdexcept>
 #include <string>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "figures.hpp"
 #include "fleet.hpp"
 #include "lengths.hpp"
+#include "policies.hpp"
 #include "price.hpp"
 #include "sums.hpp"
 
@@ -68,9 +70,9 @@ nb::bytes draw_poisson(std::uint64_t seed, const std::string& name, double rate,
 }
 
 // Columns of requests: arrivals, prompts, answers, priorities, and how many of `contents` each has and the tokens of each of these. The
-// last three are empty if all are 0.
+// last three are empty if all are 0. `limit`: the longest answer that the server assumes; 0: each one's own length.
 void add_requests(Fleet& fleet, const nb::bytes& arrivals, const nb::bytes& inputs, const nb::bytes& outputs, const nb::bytes& priorities,
-                  const nb::bytes& counts, const nb::bytes& content_tokens, const nb::bytes& contents) {
+                  const nb::bytes& counts, const nb::bytes& content_tokens, const nb::bytes& contents, Tokens limit) {
   const auto arrival = column<double>(arrivals);
   const auto input = column<std::int64_t>(inputs), output = column<std::int64_t>(outputs), priority = column<std::int64_t>(priorities);
   const auto shared = column<std::int64_t>(counts), tokens = column<std::int64_t>(content_tokens);
@@ -86,6 +88,7 @@ void add_requests(Fleet& fleet, const nb::bytes& arrivals, const nb::bytes& inpu
     each.arrival = arrival[number];
     each.total = each.input = static_cast<Tokens>(input[number]);
     each.output = static_cast<Tokens>(output[number]);
+    each.max_new_tokens = limit ? limit : each.output;
     if (!priority.empty()) each.priority = priority[number];
     if (!shared.empty() && shared[number]) {
       each.content = begin;
@@ -112,6 +115,44 @@ nb::tuple totals(const Fleet& fleet, std::size_t number) {
   return nb::make_tuple(each.iterations, each.busy_s, each.sequences, each.tokens, each.kv_block_s, each.peak_blocks,
                         std::tuple_cat(each.parts), each.preemptions);
 }
+
+// A policy in Python: `plan` takes the time, the free blocks, and the states of running and waiting requests, and returns numbers of requests
+// with the tokens of each.
+class PythonPolicy final : public Policy {
+ public:
+  using Plan = std::vector<std::pair<Number, Tokens>>;
+  using Ask = std::function<Plan(double, std::int64_t, nb::list, nb::list)>;
+
+  PythonPolicy(Ask plan, std::function<bool()> keeps) : plan_(std::move(plan)), keeps_(std::move(keeps)) {}
+
+  Batch plan(const State& state) override {
+    nb::list running, waiting;
+    by_number_.clear();
+    for (Sequence* each : state.running) running.append(described(*each, state.now, true, 0));
+    for (std::size_t place = 0; place < state.waiting.size(); ++place) {
+      Sequence& each = *state.waiting[place];
+      waiting.append(described(each, state.now, false, place < kLookedUp ? state.cache.match_tokens(each) : 0));
+    }
+    Batch result;
+    for (const auto& [number, tokens] : plan_(state.now, state.free_blocks(), std::move(running), std::move(waiting))) {
+      result.emplace_back(by_number_.at(number), tokens);
+    }
+    return result;
+  }
+
+  bool keeps(bool) override { return keeps_(); }
+
+ private:
+  nb::tuple described(Sequence& each, double now, bool is_running, std::int64_t cached) {
+    by_number_[each.number] = &each;
+    return nb::make_tuple(each.number, each.input, each.generated, each.computed, each.missing(), each.priority, now - each.arrival,
+                          each.preemptions, is_running, each.max_new_tokens, cached);
+  }
+
+  Ask plan_;
+  std::function<bool()> keeps_;
+  std::unordered_map<Number, Sequence*> by_number_;
+};
 
 std::vector<std::int64_t> scheduler_totals(const Fleet& fleet, std::size_t number) {
   const Scheduler& each = fleet.instances().at(number)->scheduler;
@@ -174,6 +215,18 @@ NB_MODULE(_core, module) {
           },
           "attention"_a, "body"_a, "ends"_a, "host_us"_a, "host_us_per_sequence"_a, "asynchronous"_a);
 
+  nb::class_<Policy>(module, "Policy");
+  nb::class_<PrefillFirst, Policy>(module, "PrefillFirst").def(nb::init<>());
+  nb::enum_<OneChunk::Order>(module, "Order")
+      .value("ARRIVAL", OneChunk::Order::kArrival)
+      .value("PROMPT", OneChunk::Order::kPrompt)
+      .value("OUTPUT", OneChunk::Order::kOutput)
+      .value("DEADLINE", OneChunk::Order::kDeadline);
+  nb::class_<OneChunk, Policy>(module, "OneChunk").def(nb::init<OneChunk::Order, double, double>(), "order"_a, "first"_a = 0.0, "second"_a = 0.0);
+  nb::class_<WholePrompts, Policy>(module, "WholePrompts").def(nb::init<bool, bool>(), "reserves"_a, "chunked"_a);
+  nb::class_<PythonPolicy, Policy>(module, "PythonPolicy").def(nb::init<PythonPolicy::Ask, std::function<bool()>>(), "plan"_a, "keeps"_a);
+  nb::class_<Sglang, Policy>(module, "Sglang").def(nb::init<bool, double>(), "longest_match"_a, "conservativeness"_a);
+
   nb::class_<Fleet>(module, "Fleet")
       .def(
           "__init__",
@@ -187,12 +240,15 @@ NB_MODULE(_core, module) {
       .def(
           "add_instance",
           [](Fleet& self, std::shared_ptr<IterationTime> time, std::int64_t blocks, Tokens block_tokens, bool prefix_caching,
-             std::int64_t sequences, std::int64_t tokens, std::int64_t prefill_tokens, bool by_priority, bool jumps) {
-            self.add_instance({blocks, block_tokens, prefix_caching, {sequences, tokens, prefill_tokens}, by_priority, jumps}, std::move(time));
+             std::int64_t sequences, std::int64_t tokens, std::int64_t prefill_tokens, bool by_priority, bool jumps,
+             std::shared_ptr<Policy> policy) {
+            self.add_instance({blocks, block_tokens, prefix_caching, {sequences, tokens, prefill_tokens}, by_priority, jumps}, std::move(time),
+                              std::move(policy));
           },
           "time"_a, "blocks"_a, "block_tokens"_a, "prefix_caching"_a, "sequences"_a, "tokens"_a, "prefill_tokens"_a, "by_priority"_a,
-          "jumps"_a)
-      .def("add_requests", &add_requests, "arrivals"_a, "inputs"_a, "outputs"_a, "priorities"_a, "counts"_a, "content_tokens"_a, "contents"_a)
+          "jumps"_a, "policy"_a.none())
+      .def("add_requests", &add_requests, "arrivals"_a, "inputs"_a, "outputs"_a, "priorities"_a, "counts"_a, "content_tokens"_a, "contents"_a,
+           "limit"_a)
       .def("choose", &Fleet::choose, "choices"_a)
       .def("advance", &Fleet::advance, "most"_a)
       .def_prop_ro("now", &Fleet::now)

@@ -25,6 +25,7 @@ struct Request {
   Tokens output = 0;
   Tokens shared = 0;  // tokens of the prompt whose content is identified
   Tokens content_tokens = 0;
+  Tokens max_new_tokens = 0;  // the longest answer that the server assumes
   Number number = 0;
 
   std::tuple<std::int64_t, double, Number> order() const { return {priority, arrival, number}; }

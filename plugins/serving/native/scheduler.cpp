@@ -14,7 +14,7 @@ void Scheduler::add(Sequence& sequence) {
   waiting.insert(place, &sequence);
 }
 
-void Scheduler::plan(Batch& batch) {
+void Scheduler::plan(Batch& batch, double) {
   batch.clear();
   preempted.clear();
   admitted.clear();
@@ -80,16 +80,20 @@ void Scheduler::preempt(std::size_t place) {
 }
 
 void Scheduler::admit(Batch& batch, std::int64_t budget) {
-  while (!waiting.empty() && budget > 0 && static_cast<std::int64_t>(running.size()) < limits_.sequences) {
+  while (!waiting.empty() && budget > 0 && has_place()) {
     Sequence& sequence = *waiting.front();
     const Tokens tokens = fitting(sequence, budget);
     if (!tokens) return;
     waiting.pop_front();
-    running.push_back(&sequence);
-    admitted.push_back(&sequence);
+    enter(sequence);
     batch.emplace_back(&sequence, tokens);
     budget -= tokens;
   }
+}
+
+void Scheduler::enter(Sequence& sequence) {
+  running.push_back(&sequence);
+  admitted.push_back(&sequence);
 }
 
 Tokens Scheduler::fitting(Sequence& sequence, std::int64_t budget) {
@@ -97,13 +101,18 @@ Tokens Scheduler::fitting(Sequence& sequence, std::int64_t budget) {
   const auto hit = static_cast<Tokens>(static_cast<std::int64_t>(matching.size()) * cache.block_tokens());
   const Tokens tokens = cut(sequence.total - hit, budget);
   if (!cache.can_hold(matching, tokens)) return 0;
+  start(sequence, matching, tokens);
+  return tokens;
+}
+
+void Scheduler::start(Sequence& sequence, const std::vector<std::int32_t>& matching, Tokens tokens) {
+  const auto hit = static_cast<Tokens>(static_cast<std::int64_t>(matching.size()) * cache.block_tokens());
   cache.share(sequence, matching);
   cache.grow(sequence, hit + tokens);
   sequence.computed = hit;
   hit_tokens += hit;
   looked_up_tokens += sequence.total;
   if (!sequence.preemptions) sequence.cached = hit;
-  return tokens;
 }
 
 Tokens Scheduler::cut(Tokens tokens, std::int64_t budget) const {

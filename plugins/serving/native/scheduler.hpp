@@ -19,18 +19,17 @@ struct Limits {
 class Scheduler {
  public:
   Scheduler(KvCache cache, Limits limits, bool by_priority) : cache(std::move(cache)), limits_(limits), by_priority_(by_priority) {}
+  virtual ~Scheduler() = default;
 
   void add(Sequence& sequence);
   // The sequences of the next iteration; `preempted` and `admitted` then list those that were.
-  void plan(Batch& batch);
+  virtual void plan(Batch& batch, double now);
   // Remove sequences whose answers are complete, and free their blocks.
   void finish(const std::vector<Sequence*>& sequences);
 
   bool is_steady() const { return steady_; }
   // Whether a request that has just been added may change the next iteration.
-  bool may_take_more() const {
-    return static_cast<std::int64_t>(running.size()) < limits_.sequences && (by_priority_ || waiting.size() < 2);
-  }
+  virtual bool may_take_more() const { return has_place() && (by_priority_ || waiting.size() < 2); }
 
   KvCache cache;
   std::deque<Sequence*> waiting;
@@ -39,6 +38,16 @@ class Scheduler {
   std::vector<Sequence*> admitted;
   std::int64_t hit_tokens = 0;
   std::int64_t looked_up_tokens = 0;
+
+ protected:
+  bool has_place() const { return static_cast<std::int64_t>(running.size()) < limits_.sequences; }
+  void preempt(std::size_t place);
+  // Give a sequence the blocks that match it, and those of the tokens behind them.
+  void start(Sequence& sequence, const std::vector<std::int32_t>& matching, Tokens tokens);
+  void enter(Sequence& sequence);
+
+  Limits limits_;
+  bool steady_ = false;
 
  private:
   struct Planned {
@@ -51,11 +60,8 @@ class Scheduler {
   Tokens fitting(Sequence& sequence, std::int64_t budget);
   Tokens cut(Tokens tokens, std::int64_t budget) const;
   std::size_t victim() const;
-  void preempt(std::size_t place);
 
-  Limits limits_;
   bool by_priority_;
-  bool steady_ = false;
 };
 
 }  // namespace astra::serving

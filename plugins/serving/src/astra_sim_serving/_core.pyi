@@ -1,6 +1,8 @@
 """The loop of a fleet in C++: native/module.cpp."""
 
+import enum
 from collections.abc import Callable, Sequence
+from typing import Any
 
 MOST_TOKENS: int
 
@@ -33,6 +35,33 @@ class IterationTime:
         asynchronous: bool,
     ) -> None: ...
 
+class Policy: ...
+
+class PrefillFirst(Policy):
+    def __init__(self) -> None: ...
+
+class Order(enum.Enum):
+    ARRIVAL = ...
+    PROMPT = ...
+    OUTPUT = ...
+    DEADLINE = ...
+
+class OneChunk(Policy):
+    def __init__(self, order: Order, first: float = 0.0, second: float = 0.0) -> None: ...
+
+class WholePrompts(Policy):
+    def __init__(self, reserves: bool, chunked: bool) -> None: ...
+
+class Sglang(Policy):
+    def __init__(self, longest_match: bool, conservativeness: float) -> None: ...
+
+class PythonPolicy(Policy):
+    def __init__(
+        self,
+        plan: Callable[[float, int, list[tuple[Any, ...]], list[tuple[Any, ...]]], Sequence[tuple[int, int]]],
+        keeps: Callable[[], bool],
+    ) -> None: ...
+
 class Fleet:
     def __init__(
         self,
@@ -55,9 +84,18 @@ class Fleet:
         prefill_tokens: int,
         by_priority: bool,
         jumps: bool,
+        policy: Policy | None,
     ) -> None: ...
     def add_requests(
-        self, arrivals: bytes, inputs: bytes, outputs: bytes, priorities: bytes, counts: bytes, content_tokens: bytes, contents: bytes
+        self,
+        arrivals: bytes,
+        inputs: bytes,
+        outputs: bytes,
+        priorities: bytes,
+        counts: bytes,
+        content_tokens: bytes,
+        contents: bytes,
+        limit: int,
     ) -> None: ...
     def choose(self, choices: Sequence[int]) -> None: ...
     def advance(self, most: int) -> int: ...

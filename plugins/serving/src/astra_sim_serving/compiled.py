@@ -21,6 +21,8 @@ from astra_sim_serving.fleet import ServingFleet
 from astra_sim_serving.instance import InstanceTotals, ServingInstance
 from astra_sim_serving.iteration_time import FormulaTimes, IterationTime, KernelTimes, TableTimes
 from astra_sim_serving.lengths import LengthSampler
+from astra_sim_serving.policies import PolicyScheduler
+from astra_sim_serving.policies_in_core import policy_in_core
 from astra_sim_serving.recorded import RecordedGaps, RecordedSequences
 from astra_sim_serving.replica import Replica
 from astra_sim_serving.request import ServingRequest
@@ -85,7 +87,7 @@ def compile_fleet(
     try:
         columns = _columns_of(known) if drawn is None else _drawn_columns(module, drawn)
         core = _core_of(module, fleet, policy, prefix_beta, seed)
-        core.add_requests(*attrs.astuple(columns))
+        core.add_requests(*attrs.astuple(columns))  # a number may be too large
     except OverflowError:
         return None
     instances = [each for replica in fleet.replicas for each in replica.instances]
@@ -117,7 +119,7 @@ def _core_of(module: ModuleType, fleet: ServingFleet, policy: str, prefix_beta: 
         cache, limits = instance.scheduler.cache, instance.scheduler.limits
         core.add_instance(
             times.of(replica.time), cache.blocks, cache.block_tokens, cache.prefix_caching, limits.sequences, limits.tokens,
-            limits.prefill_tokens, instance.scheduler.by_priority, replica.jumps,
+            limits.prefill_tokens, instance.scheduler.by_priority, replica.jumps, policy_in_core(module, instance.scheduler),
         )  # fmt: skip
     return core
 
@@ -142,7 +144,7 @@ def _is_plain_replica(replica: Replica) -> bool:
         return False
     (instance,) = replica.instances
     scheduler = instance.scheduler
-    if type(scheduler) is not InstanceScheduler or scheduler.drafts or scheduler.cache.tiers is not None:
+    if type(scheduler) not in (InstanceScheduler, PolicyScheduler) or scheduler.drafts or scheduler.cache.tiers is not None:
         return False
     return instance.adapters is None and instance.speculation is None and isinstance(replica.time.kernels, (FormulaTimes, TableTimes))
 
@@ -182,7 +184,8 @@ class _CompiledTimes:
 class _Columns:
     """Requests in columns of bytes: 64-bit floating-point or whole numbers. `priorities` may be empty, and what prompts share, too.
 
-    `counts` has how many of `contents` each request has, of `content_tokens` tokens each.
+    `counts` has how many of `contents` each request has, of `content_tokens` tokens each. `limit`: the longest answer that the server
+    assumes; 0: each one's own length.
     """
 
     arrivals: bytes
@@ -192,6 +195,7 @@ class _Columns:
     counts: bytes = b""
     content_tokens: bytes = b""
     contents: bytes = b""
+    limit: int = 0
 
 
 def _columns_of(requests: Sequence[ServingRequest]) -> _Columns:
@@ -205,6 +209,7 @@ def _columns_of(requests: Sequence[ServingRequest]) -> _Columns:
         _words(len(each.content) for each in requests if shares),
         _words(each.content_tokens for each in requests if shares),
         _words(content for each in requests for content in each.content),
+        requests[0].limit if requests else 0,
     )
 
 
@@ -221,7 +226,10 @@ def _drawn_columns(module: ModuleType, requests: DrawnRequests) -> _Columns:
     longest, prefix, priorities = options.max_output, options.prefix, options.priorities
     if longest is not None:
         outputs = _words(min(each, longest) for each in array("q", outputs))
-    result = _Columns(arrivals, inputs, outputs, _words(priorities[number % len(priorities)] for number in range(count if priorities else 0)))
+    result = _Columns(
+        arrivals, inputs, outputs, _words(priorities[number % len(priorities)] for number in range(count if priorities else 0)),
+        limit=longest or 0,
+    )
     if prefix is None:
         return result
     tokens = prefix.tokens

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from astra_sim import InputError, PluginError
 from astra_sim.commands import Plugins
 from astra_sim.options import Typed, structure
@@ -50,8 +52,8 @@ class PolicyScheduler(InstanceScheduler):
 
     def __init__(self, name: str, policy: Policy, cache: KvCache, limits: Limits) -> None:
         super().__init__(cache, limits)
-        self._what = f"serving policy {name!r}"
-        self._policy = policy
+        self.what = f"serving policy {name!r}"
+        self.policy = policy
         self.is_predictable = type(policy).keeps is not Policy.keeps
 
     def plan(self, now: float = 0.0) -> Batch:
@@ -78,8 +80,11 @@ class PolicyScheduler(InstanceScheduler):
             self.limits.sequences,
             self.cache.blocks,
         )
-        answer = call(self._what, self._policy.plan, state)
-        plan = self._checked(answer)
+        answer = call(self.what, self.policy.plan, state)
+        known = {each.request.index: each for each in (*here, *self.waiting)}
+        missing = {number: each.missing for number, each in known.items()}
+        is_stuck = len(known) == len(self.running) + len(self.waiting)
+        plan = [(known[number], tokens) for number, tokens in checked_plan(self.what, answer, missing, self.limits.tokens, is_stuck)]
         batch: Batch = []
         to_come = [sequence for sequence, _ in reversed(plan)]
         tokens_of = {id(sequence): tokens for sequence, tokens in plan}
@@ -89,7 +94,7 @@ class PolicyScheduler(InstanceScheduler):
         if not batch:
             self._admit_holders(batch)
         decodes = self.is_predictable and not self.admitted and not self.preempted and len(batch) == len(self.running)
-        self.is_steady = decodes and all(tokens == 1 for _, tokens in batch) and call(self._what, self._policy.keeps, state, answer)
+        self.is_steady = decodes and all(tokens == 1 for _, tokens in batch) and call(self.what, self.policy.keeps, state, answer)
         return batch
 
     def _admit_holders(self, batch: Batch) -> None:
@@ -101,28 +106,6 @@ class PolicyScheduler(InstanceScheduler):
                 self._enter(sequence)
                 batch.append((sequence, self._cut(sequence.missing, left)))
                 left -= batch[-1][1]
-
-    def _checked(self, plan: object) -> list[tuple[Sequence, int]]:
-        """The plan by sequences. Raises PluginError if it breaks the contract."""
-        if not isinstance(plan, (list, tuple)):
-            raise PluginError(f"{self._what} returned {plan!r:.80}; expected a list of (number, tokens)")
-        known = {each.request.index: each for each in (*self.running, *self.waiting) if not each.in_flight}
-        result: dict[int, tuple[Sequence, int]] = {}
-        for entry in plan:
-            if not isinstance(entry, tuple) or len(entry) != 2 or not all(type(each) is int for each in entry):
-                raise PluginError(f"{self._what} planned {entry!r:.80}; expected (number, tokens)")
-            number, tokens = entry
-            if number not in known or number in result:
-                raise PluginError(f"{self._what} planned request {number}{' twice' if number in result else ', which is not here'}")
-            if not 1 <= tokens <= known[number].missing:
-                raise PluginError(f"{self._what} planned {tokens} tokens of request {number}; expected 1 to {known[number].missing}")
-            result[number] = known[number], tokens
-        total = sum(tokens for _, tokens in result.values())
-        if total > self.limits.tokens:
-            raise PluginError(f"{self._what} planned {total} tokens; expected at most {self.limits.tokens}")
-        if not result and len(known) == len(self.running) + len(self.waiting):
-            raise PluginError(f"{self._what} planned nothing, and {len(known)} requests are here: the run would never end")
-        return list(result.values())
 
     def _allocate(self, sequence: Sequence, tokens: int, to_come: list[Sequence], batch: Batch) -> bool:
         """Give the next of the planned sequences its blocks, and admit it if it waits; False if that cannot be.
@@ -175,6 +158,31 @@ class PolicyScheduler(InstanceScheduler):
             return False
         to_come.remove(victim)
         return True
+
+
+def checked_plan(what: str, plan: object, missing: Mapping[int, int], most: int, is_stuck: bool) -> list[tuple[int, int]]:
+    """The plan of a policy, by the missing tokens of all requests that it may plan, and the most tokens of an iteration.
+
+    `is_stuck`: without a plan nothing would ever happen. Raises PluginError if the plan breaks the contract.
+    """
+    if not isinstance(plan, (list, tuple)):
+        raise PluginError(f"{what} returned {plan!r:.80}; expected a list of (number, tokens)")
+    result: dict[int, int] = {}
+    for entry in plan:
+        if not isinstance(entry, tuple) or len(entry) != 2 or not all(type(each) is int for each in entry):
+            raise PluginError(f"{what} planned {entry!r:.80}; expected (number, tokens)")
+        number, tokens = entry
+        if number not in missing or number in result:
+            raise PluginError(f"{what} planned request {number}{' twice' if number in result else ', which is not here'}")
+        if not 1 <= tokens <= missing[number]:
+            raise PluginError(f"{what} planned {tokens} tokens of request {number}; expected 1 to {missing[number]}")
+        result[number] = tokens
+    total = sum(result.values())
+    if total > most:
+        raise PluginError(f"{what} planned {total} tokens; expected at most {most}")
+    if not result and is_stuck:
+        raise PluginError(f"{what} planned nothing, and {len(missing)} requests are here: the run would never end")
+    return list(result.items())
 
 
 def _state(sequence: Sequence, now: float, cached: int, is_running: bool = True) -> RequestState:
