@@ -18,7 +18,6 @@
 #include <stdexcept>
 #include <string>
 #include <tuple>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -27,6 +26,7 @@
 #include "lengths.hpp"
 #include "policies.hpp"
 #include "price.hpp"
+#include "python_policy.hpp"
 #include "sums.hpp"
 
 namespace nb = nanobind;
@@ -116,44 +116,6 @@ nb::tuple totals(const Fleet& fleet, std::size_t number) {
                         std::tuple_cat(each.parts), each.preemptions);
 }
 
-// A policy in Python: `plan` takes the time, the free blocks, and the states of running and waiting requests, and returns numbers of requests
-// with the tokens of each.
-class PythonPolicy final : public Policy {
- public:
-  using Plan = std::vector<std::pair<Number, Tokens>>;
-  using Ask = std::function<Plan(double, std::int64_t, nb::list, nb::list)>;
-
-  PythonPolicy(Ask plan, std::function<bool()> keeps) : plan_(std::move(plan)), keeps_(std::move(keeps)) {}
-
-  Batch plan(const State& state) override {
-    nb::list running, waiting;
-    by_number_.clear();
-    for (Sequence* each : state.running) running.append(described(*each, state.now, true, 0));
-    for (std::size_t place = 0; place < state.waiting.size(); ++place) {
-      Sequence& each = *state.waiting[place];
-      waiting.append(described(each, state.now, false, place < kLookedUp ? state.cache.match_tokens(each) : 0));
-    }
-    Batch result;
-    for (const auto& [number, tokens] : plan_(state.now, state.free_blocks(), std::move(running), std::move(waiting))) {
-      result.emplace_back(by_number_.at(number), tokens);
-    }
-    return result;
-  }
-
-  bool keeps(bool) override { return keeps_(); }
-
- private:
-  nb::tuple described(Sequence& each, double now, bool is_running, std::int64_t cached) {
-    by_number_[each.number] = &each;
-    return nb::make_tuple(each.number, each.input, each.generated, each.computed, each.missing(), each.priority, now - each.arrival,
-                          each.preemptions, is_running, each.max_new_tokens, cached);
-  }
-
-  Ask plan_;
-  std::function<bool()> keeps_;
-  std::unordered_map<Number, Sequence*> by_number_;
-};
-
 std::vector<std::int64_t> scheduler_totals(const Fleet& fleet, std::size_t number) {
   const Scheduler& each = fleet.instances().at(number)->scheduler;
   return {each.cache.free_blocks(), each.hit_tokens, each.looked_up_tokens};
@@ -224,7 +186,9 @@ NB_MODULE(_core, module) {
       .value("DEADLINE", OneChunk::Order::kDeadline);
   nb::class_<OneChunk, Policy>(module, "OneChunk").def(nb::init<OneChunk::Order, double, double>(), "order"_a, "first"_a = 0.0, "second"_a = 0.0);
   nb::class_<WholePrompts, Policy>(module, "WholePrompts").def(nb::init<bool, bool>(), "reserves"_a, "chunked"_a);
-  nb::class_<PythonPolicy, Policy>(module, "PythonPolicy").def(nb::init<PythonPolicy::Ask, std::function<bool()>>(), "plan"_a, "keeps"_a);
+  nb::class_<PythonPolicy, Policy>(module, "PythonPolicy")
+      .def(nb::init<nb::callable, nb::callable, nb::callable, nb::type_object, nb::tuple>(), "plan"_a, "checked"_a, "keeps"_a, "state"_a,
+           "fields"_a);
   nb::class_<Sglang, Policy>(module, "Sglang").def(nb::init<bool, double>(), "longest_match"_a, "conservativeness"_a);
 
   nb::class_<Fleet>(module, "Fleet")

@@ -128,7 +128,9 @@ Batch PrefillFirst::plan(const State& state) {
 
 Batch OneChunk::plan(const State& state) {
   Batch result = decodes(state);
-  add_chunk(result, state, state.limits.tokens - static_cast<std::int64_t>(result.size()), prompt_under_way(state), next(state));
+  const std::int64_t left = state.limits.tokens - static_cast<std::int64_t>(result.size());
+  Sequence* const prompt = prompt_under_way(state);
+  add_chunk(result, state, left, prompt, prompt ? nullptr : next(state));
   return result;
 }
 

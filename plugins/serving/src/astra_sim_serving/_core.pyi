@@ -2,7 +2,8 @@
 
 import enum
 from collections.abc import Callable, Sequence
-from typing import Any
+
+from astra_sim.serving import RequestState
 
 MOST_TOKENS: int
 
@@ -58,8 +59,11 @@ class Sglang(Policy):
 class PythonPolicy(Policy):
     def __init__(
         self,
-        plan: Callable[[float, int, list[tuple[Any, ...]], list[tuple[Any, ...]]], Sequence[tuple[int, int]]],
+        plan: Callable[[float, int, list[RequestState], list[RequestState]], object],
+        checked: Callable[[object], list[tuple[int, int]]],
         keeps: Callable[[], bool],
+        state: type[RequestState],
+        fields: tuple[str, ...],
     ) -> None: ...
 
 class Fleet:

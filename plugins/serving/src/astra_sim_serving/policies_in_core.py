@@ -25,7 +25,8 @@ def policy_in_core(module: ModuleType, scheduler: InstanceScheduler) -> _core.Po
     if make is not None:
         return make(module, scheduler.policy)
     caller = _PolicyCaller(scheduler)
-    policy: _core.Policy = module.PythonPolicy(caller.plan, caller.keeps)
+    fields = tuple(each.name for each in attrs.fields(RequestState))
+    policy: _core.Policy = module.PythonPolicy(caller.plan, caller.checked, caller.keeps, RequestState, fields)
     return policy
 
 
@@ -62,22 +63,27 @@ class _PolicyCaller:
     _state: ServingState | None = None
     _answer: Any = None
 
-    def plan(self, now: float, free_blocks: int, running: list[tuple[Any, ...]], waiting: list[tuple[Any, ...]]) -> list[tuple[int, int]]:
-        """Numbers of requests with the tokens of each. Raises PluginError if the answer breaks the contract."""
-        what, limits, cache = self.scheduler.what, self.scheduler.limits, self.scheduler.cache
-        self._state = state = ServingState(
+    def plan(self, now: float, free_blocks: int, running: list[RequestState], waiting: list[RequestState]) -> object:
+        """What the policy answers."""
+        limits, cache = self.scheduler.limits, self.scheduler.cache
+        self._state = ServingState(
             now,
-            tuple([RequestState(*each) for each in running]),
-            tuple([RequestState(*each) for each in waiting]),
+            tuple(running),
+            tuple(waiting),
             free_blocks,
             cache.block_tokens,
             limits.tokens,
             limits.sequences,
             cache.blocks,
         )
-        self._answer = call(what, self.scheduler.policy.plan, state)
-        missing = {each.number: each.missing for each in (*state.running, *state.waiting)}
-        return checked_plan(what, self._answer, missing, limits.tokens, True)
+        self._answer = call(self.scheduler.what, self.scheduler.policy.plan, self._state)
+        return self._answer
+
+    def checked(self, answer: object) -> list[tuple[int, int]]:
+        """The same as a list. Raises PluginError if it breaks the contract."""
+        assert self._state is not None
+        missing = {each.number: each.missing for each in (*self._state.running, *self._state.waiting)}
+        return checked_plan(self.scheduler.what, answer, missing, self.scheduler.limits.tokens, True)
 
     def keeps(self) -> bool:
         """Whether that plan stays, of one token of each running request."""

@@ -1,0 +1,66 @@
+"""Random servers in both loops, the compiled one and that in Python: everything that a result says is the same, to the bit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import attrs
+from astra_sim import AstraError
+from astra_sim_serving import serve
+from astra_sim_serving.recorded import RecordedSequences
+from astra_sim_serving.request import Sequence
+from astra_sim_serving.result import ServingResult
+from serving.random_servers import plain_case, random_case
+
+IN_TESTS = 40
+IN_NIGHTLY = 4000
+
+
+def check(seed: int, folder: Path) -> list[str]:
+    """A server that the compiled loop has, or for some seeds any."""
+    is_plain = seed % 8 > 0
+    table = plain_case(seed) if is_plain else random_case(seed)
+    compiled, plain = _outcome(table, True), _outcome(table, False)
+    if not isinstance(compiled, ServingResult) or not isinstance(plain, ServingResult):
+        return [] if compiled == plain else [f"compiled {compiled!r:.300}, in Python {plain!r:.300}"]
+    wrong = differences(compiled, plain)
+    if is_plain and not isinstance(compiled.sequences, RecordedSequences):
+        wrong.append("the compiled loop was not used")
+    return wrong
+
+
+def _outcome(table: dict[str, Any], compiled: bool) -> ServingResult | str:
+    """The result, or the error."""
+    try:
+        return serve(table, compiled=compiled)
+    except AstraError as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def differences(first: ServingResult, second: ServingResult) -> list[str]:
+    """What differs between two results."""
+    wrong = []
+    documents = [json.dumps(each.document()) for each in (first, second)]
+    if documents[0] != documents[1]:
+        wrong.append("documents differ")
+    if first.csv() != second.csv():
+        wrong.append("rows of requests differ")
+    if first.gaps.counts != second.gaps.counts:
+        wrong.append("gaps differ")
+    states = [list(map(_state, each.sequences)) for each in (first, second)]
+    if states[0] != states[1]:
+        wrong.append("states of requests differ")
+    totals = [
+        [(each.totals, each.scheduler.hit_tokens, each.scheduler.looked_up_tokens, each.scheduler.cache.free_blocks) for each in result.instances]
+        for result in (first, second)
+    ]
+    if totals[0] != totals[1]:
+        wrong.append("totals of instances differ")
+    return wrong
+
+
+def _state(sequence: Sequence) -> tuple[Any, ...]:
+    """All that is known of a request, but for numbers of blocks."""
+    return attrs.astuple(attrs.evolve(sequence, blocks=[]))
