@@ -53,7 +53,10 @@ def differences(first: ServingResult, second: ServingResult) -> list[str]:
     if states[0] != states[1]:
         wrong.append("states of requests differ")
     totals = [
-        [(each.totals, each.scheduler.hit_tokens, each.scheduler.looked_up_tokens, each.scheduler.cache.free_blocks) for each in result.instances]
+        [
+            (each.totals, each.scheduler.hit_tokens, each.scheduler.looked_up_tokens, each.scheduler.cache.free_blocks)
+            for each in result.instances
+        ]
         for result in (first, second)
     ]
     if totals[0] != totals[1]:

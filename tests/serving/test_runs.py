@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import itertools
 import json
-import random
 import re
 from collections.abc import Iterable
 from typing import Any
@@ -17,7 +16,6 @@ from astra_sim_serving import serve
 from astra_sim_serving.arrivals import arrival_times
 from astra_sim_serving.explanation import bands
 from astra_sim_serving.result import ServingResult
-from astra_sim_serving.routers import ROUTERS
 
 from serving.cases import TINY, case, check_conserved, close, flat, run
 from serving.random_servers import random_case

@@ -20,7 +20,8 @@ using TpotCauses = std::array<double, kParts + 2>;
 
 // The means of rows of causes for groups by rank of their sums.
 template <typename Causes>
-std::vector<Band> bands_of(const std::vector<const Sequence*>& sequences, const std::vector<std::pair<double, double>>& bands, Causes causes) {
+std::vector<Band> bands_of(const std::vector<const Sequence*>& sequences, const std::vector<std::pair<double, double>>& bands,
+                           Causes causes) {
   std::vector<std::pair<double, const Sequence*>> rows;
   rows.reserve(sequences.size());
   for (const Sequence* each : sequences) rows.emplace_back(sum_of(causes(*each)), each);
@@ -28,7 +29,8 @@ std::vector<Band> bands_of(const std::vector<const Sequence*>& sequences, const 
   std::vector<Band> result;
   const auto count = static_cast<double>(rows.size());
   for (const auto& [begin, end] : bands) {
-    const auto first = static_cast<std::size_t>(std::nearbyint(begin * count)), last = static_cast<std::size_t>(std::nearbyint(end * count));
+    const auto first = static_cast<std::size_t>(std::nearbyint(begin * count)),
+               last = static_cast<std::size_t>(std::nearbyint(end * count));
     Band band{static_cast<std::int64_t>(last) - static_cast<std::int64_t>(first), {}};
     if (band.count > 0) {
       std::vector<Sum> sums;
@@ -87,9 +89,8 @@ double Figures::last_token() const {
 }
 
 std::int64_t Figures::finished_between(double begin, double end) const {
-  return std::count_if(begin_, end_, [begin, end](const Sequence& each) {
-    return each.is_done() && begin <= each.last_token && each.last_token <= end;
-  });
+  return std::count_if(begin_, end_,
+                       [begin, end](const Sequence& each) { return each.is_done() && begin <= each.last_token && each.last_token <= end; });
 }
 
 std::int64_t Figures::within(const Slo& slo) const {

@@ -19,7 +19,7 @@ Fleet::Fleet(FleetOptions options, RandomStream stream) : options_(std::move(opt
   } else if (name == "prefix") {
     router_ = [this](const Sequence& each) { return with_prefix(each); };
   } else if (name == "chosen") {
-    router_ = [this](const Sequence& each) { return static_cast<std::size_t>(choices_[static_cast<std::size_t>(each.number)]); };
+    router_ = [this](const Sequence& each) { return static_cast<std::size_t>(choices_.at(static_cast<std::size_t>(each.number))); };
   } else {
     router_ = [this](const Sequence&) { return least_loaded(); };
   }
@@ -40,7 +40,7 @@ void Fleet::add_instance(const InstanceOptions& options, std::shared_ptr<Iterati
   KvCache cache(options.blocks, options.block_tokens, options.prefix_caching, contents_);
   std::unique_ptr<Scheduler> scheduler;
   if (policy) {
-    scheduler = std::make_unique<PolicyScheduler>(std::move(policy), std::move(cache), options.limits);
+    scheduler = std::make_unique<PolicyScheduler>(std::move(policy), options.policy_name, std::move(cache), options.limits);
   } else {
     scheduler = std::make_unique<Scheduler>(std::move(cache), options.limits, options.by_priority);
   }

@@ -33,6 +33,7 @@ struct InstanceOptions {
   Limits limits;
   bool by_priority = false;
   bool jumps = false;
+  std::string policy_name;
 };
 
 class Fleet {

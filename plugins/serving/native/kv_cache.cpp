@@ -40,8 +40,8 @@ void KvCache::find_longest(const Sequence& sequence, std::int64_t most) {
 bool KvCache::can_hold(const std::vector<std::int32_t>& matching, Tokens tokens) const {
   const auto matched = static_cast<std::int64_t>(matching.size());
   const std::int64_t more = blocks_for(matched * block_tokens_ + tokens) - matched;
-  const auto reused =
-      std::count_if(matching.begin(), matching.end(), [this](std::int32_t each) { return entries_[static_cast<std::size_t>(each)].is_free; });
+  const auto reused = std::count_if(matching.begin(), matching.end(),
+                                    [this](std::int32_t each) { return entries_[static_cast<std::size_t>(each)].is_free; });
   return more <= free_blocks_ - reused;
 }
 

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <exception>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -104,9 +105,10 @@ void add_requests(Fleet& fleet, const nb::bytes& arrivals, const nb::bytes& inpu
 nb::tuple sequence(const Fleet& fleet, std::int64_t number) {
   const Sequence& each = fleet.sequences()[static_cast<std::size_t>(number)];
   const auto tuple_of = [](const Parts& parts) { return std::tuple_cat(parts); };
-  return nb::make_tuple(each.arrival, each.total, each.computed, each.generated, each.capacity, each.cached, each.preemptions, each.instance,
-                        each.scheduled, each.first_token, each.last_token, static_cast<int>(each.shed), each.preempted_at, each.preempted_s,
-                        each.preempted_before_first_s, tuple_of(each.mark), tuple_of(each.prefill), tuple_of(each.decode));
+  return nb::make_tuple(each.arrival, each.total, each.computed, each.generated, each.capacity, each.cached, each.preemptions,
+                        each.instance, each.scheduled, each.first_token, each.last_token, static_cast<int>(each.shed), each.preempted_at,
+                        each.preempted_s, each.preempted_before_first_s, tuple_of(each.mark), tuple_of(each.prefill),
+                        tuple_of(each.decode));
 }
 
 nb::tuple totals(const Fleet& fleet, std::size_t number) {
@@ -143,6 +145,13 @@ Figures figures(const Fleet& fleet) { return {fleet.sequences(), fleet.arrived()
 NB_MODULE(_core, module) {
   compensates = sum_compensates();
   module.attr("MOST_TOKENS") = kMostTokens;
+  nb::register_exception_translator([](const std::exception_ptr& raised, void*) {
+    try {
+      std::rethrow_exception(raised);
+    } catch (const StuckPolicy& error) {
+      PyErr_SetString(nb::module_::import_("astra_sim").attr("PluginError").ptr(), error.what());
+    }
+  });
 
   nb::class_<LengthSampler>(module, "LengthSampler")
       .def(nb::new_([](std::string distribution, std::vector<double> numbers, std::vector<std::int64_t> values, std::int64_t maximum,
@@ -159,8 +168,9 @@ NB_MODULE(_core, module) {
   nb::class_<TableAttention, AttentionTime>(module, "TableAttention")
       .def(
           "__init__",
-          [](TableAttention* self, std::function<double(std::int64_t, double, std::int64_t, std::int64_t, std::int64_t, std::int64_t, double)> ask,
-             double skew, std::int64_t least_chunk) {
+          [](TableAttention* self,
+             std::function<double(std::int64_t, double, std::int64_t, std::int64_t, std::int64_t, std::int64_t, double)> ask, double skew,
+             std::int64_t least_chunk) {
             new (self) TableAttention(
                 [ask = std::move(ask)](const BatchShape& shape, double kv) {
                   return ask(shape.chunk, shape.pairs, shape.decodes, shape.kv_tokens, shape.kv_longest, shape.sampled, kv);
@@ -184,7 +194,8 @@ NB_MODULE(_core, module) {
       .value("PROMPT", OneChunk::Order::kPrompt)
       .value("OUTPUT", OneChunk::Order::kOutput)
       .value("DEADLINE", OneChunk::Order::kDeadline);
-  nb::class_<OneChunk, Policy>(module, "OneChunk").def(nb::init<OneChunk::Order, double, double>(), "order"_a, "first"_a = 0.0, "second"_a = 0.0);
+  nb::class_<OneChunk, Policy>(module, "OneChunk")
+      .def(nb::init<OneChunk::Order, double, double>(), "order"_a, "first"_a = 0.0, "second"_a = 0.0);
   nb::class_<WholePrompts, Policy>(module, "WholePrompts").def(nb::init<bool, bool>(), "reserves"_a, "chunked"_a);
   nb::class_<PythonPolicy, Policy>(module, "PythonPolicy")
       .def(nb::init<nb::callable, nb::callable, nb::callable, nb::type_object, nb::tuple>(), "plan"_a, "checked"_a, "keeps"_a, "state"_a,
@@ -194,8 +205,8 @@ NB_MODULE(_core, module) {
   nb::class_<Fleet>(module, "Fleet")
       .def(
           "__init__",
-          [](Fleet* self, std::int64_t concurrency, double front_end_s, std::int64_t queue_limit, std::optional<std::int64_t> max_model_tokens,
-             std::string router, double prefix_beta, std::uint64_t seed) {
+          [](Fleet* self, std::int64_t concurrency, double front_end_s, std::int64_t queue_limit,
+             std::optional<std::int64_t> max_model_tokens, std::string router, double prefix_beta, std::uint64_t seed) {
             FleetOptions options{concurrency, front_end_s, queue_limit, {}, std::move(router), prefix_beta};
             options.max_model_tokens = max_model_tokens.value_or(std::numeric_limits<std::int64_t>::max());
             new (self) Fleet(std::move(options), RandomStream(seed, "router"));
@@ -205,14 +216,15 @@ NB_MODULE(_core, module) {
           "add_instance",
           [](Fleet& self, std::shared_ptr<IterationTime> time, std::int64_t blocks, Tokens block_tokens, bool prefix_caching,
              std::int64_t sequences, std::int64_t tokens, std::int64_t prefill_tokens, bool by_priority, bool jumps,
-             std::shared_ptr<Policy> policy) {
-            self.add_instance({blocks, block_tokens, prefix_caching, {sequences, tokens, prefill_tokens}, by_priority, jumps}, std::move(time),
-                              std::move(policy));
+             std::shared_ptr<Policy> policy, std::string policy_name) {
+            self.add_instance(
+                {blocks, block_tokens, prefix_caching, {sequences, tokens, prefill_tokens}, by_priority, jumps, std::move(policy_name)},
+                std::move(time), std::move(policy));
           },
           "time"_a, "blocks"_a, "block_tokens"_a, "prefix_caching"_a, "sequences"_a, "tokens"_a, "prefill_tokens"_a, "by_priority"_a,
-          "jumps"_a, "policy"_a.none())
-      .def("add_requests", &add_requests, "arrivals"_a, "inputs"_a, "outputs"_a, "priorities"_a, "counts"_a, "content_tokens"_a, "contents"_a,
-           "limit"_a)
+          "jumps"_a, "policy"_a.none(), "policy_name"_a)
+      .def("add_requests", &add_requests, "arrivals"_a, "inputs"_a, "outputs"_a, "priorities"_a, "counts"_a, "content_tokens"_a,
+           "contents"_a, "limit"_a)
       .def("choose", &Fleet::choose, "choices"_a)
       .def("advance", &Fleet::advance, "most"_a)
       .def_prop_ro("now", &Fleet::now)
@@ -238,7 +250,8 @@ NB_MODULE(_core, module) {
             return figures(self).within({ttft_ms, tpot_ms, e2e_ms});
           },
           "ttft_ms"_a.none(), "tpot_ms"_a.none(), "e2e_ms"_a.none())
-      .def("summary", [](const Fleet& self, const std::string& latency) { return figures(self).summary(latency); }, "latency"_a)
+      .def(
+          "summary", [](const Fleet& self, const std::string& latency) { return figures(self).summary(latency); }, "latency"_a)
       .def(
           "ttft_bands",
           [](const Fleet& self, double front_end_s, const std::vector<std::pair<double, double>>& bands) {

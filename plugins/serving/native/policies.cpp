@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <stdexcept>
 
 namespace astra::serving {
 
@@ -50,8 +49,8 @@ void PolicyScheduler::plan(Batch& batch, double now) {
   const bool is_full = waiting.empty() || !has_place();
   to_come_ = policy_->plan(state);
   if (to_come_.empty()) {
-    throw std::domain_error("planned nothing, and " + std::to_string(running.size() + waiting.size()) +
-                            " requests are here: the run would never end");
+    throw StuckPolicy(what_ + " planned nothing, and " + std::to_string(running.size() + waiting.size()) +
+                      " requests are here: the run would never end");
   }
   std::reverse(to_come_.begin(), to_come_.end());
   while (!to_come_.empty()) {

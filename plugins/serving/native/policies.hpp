@@ -1,8 +1,11 @@
 // Policies beside vLLM's rules, and the scheduler that carries out their plans: policies.py and presets.py of Python.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <deque>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,19 +34,27 @@ struct State {
   }
 };
 
+// A policy plans nothing though requests are here.
+class StuckPolicy : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
 class Policy {
  public:
   virtual ~Policy() = default;
   // Sequences, each once, with the tokens to compute: at least one sequence.
   virtual Batch plan(const State& state) = 0;
-  // Whether the last plan, of one token of each that runs, stays until a request arrives or ends. `is_full`: nothing could be admitted then.
+  // Whether the last plan, of one token of each that runs, stays until a request arrives or ends. `is_full`: nothing could be admitted
+  // then.
   virtual bool keeps(bool is_full) = 0;
 };
 
 class PolicyScheduler final : public Scheduler {
  public:
-  PolicyScheduler(std::shared_ptr<Policy> policy, KvCache cache, Limits limits)
-      : Scheduler(std::move(cache), limits, false), policy_(std::move(policy)) {}
+  // `what` names the policy in errors.
+  PolicyScheduler(std::shared_ptr<Policy> policy, std::string what, KvCache cache, Limits limits)
+      : Scheduler(std::move(cache), limits, false), policy_(std::move(policy)), what_(std::move(what)) {}
 
   void plan(Batch& batch, double now) override;
   bool may_take_more() const override { return has_place(); }
@@ -54,6 +65,7 @@ class PolicyScheduler final : public Scheduler {
   bool give_way();
 
   std::shared_ptr<Policy> policy_;
+  std::string what_;
   Batch to_come_;  // what is left of a plan, the next last
 };
 

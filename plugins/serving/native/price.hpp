@@ -88,7 +88,8 @@ class FormulaAttention final : public AttentionTime {
   double microseconds(const BatchShape& shape) override {
     double time = 0.0;
     if (shape.chunk) time += value(prompts_, prompt_, shape.attention_chunk(), kKvQuantum * kv_quanta(shape.chunk_context()));
-    if (shape.decodes) time += value(decoding_, decodes_, shape.decodes, kKvQuantum * std::max<std::int64_t>(1, kv_quanta(shape.kv_mean())));
+    if (shape.decodes)
+      time += value(decoding_, decodes_, shape.decodes, kKvQuantum * std::max<std::int64_t>(1, kv_quanta(shape.kv_mean())));
     return time * layers_;
   }
 

@@ -18,7 +18,11 @@ class PythonPolicy final : public Policy {
   // state, `fields` has the names of its slots in order.
   PythonPolicy(nanobind::callable plan, nanobind::callable checked, nanobind::callable keeps, nanobind::type_object state,
                nanobind::tuple fields)
-      : plan_(std::move(plan)), checked_(std::move(checked)), keeps_(std::move(keeps)), type_(std::move(state)), fields_(std::move(fields)) {
+      : plan_(std::move(plan)),
+        checked_(std::move(checked)),
+        keeps_(std::move(keeps)),
+        type_(std::move(state)),
+        fields_(std::move(fields)) {
     allocate_ = reinterpret_cast<allocfunc>(PyType_GetSlot(reinterpret_cast<PyTypeObject*>(type_.ptr()), Py_tp_alloc));
   }
 

@@ -87,12 +87,12 @@ def compile_fleet(
     try:
         columns = _columns_of(known) if drawn is None else _drawn_columns(module, drawn)
         core = _core_of(module, fleet, policy, prefix_beta, seed)
-        core.add_requests(*attrs.astuple(columns))  # a number may be too large
+        core.add_requests(*attrs.astuple(columns))
     except OverflowError:
         return None
     instances = [each for replica in fleet.replicas for each in replica.instances]
     if policy == "session":  # it looks at nothing else
-        core.choose([fleet.route(each, instances).number for each in requests])
+        core.choose([fleet.route(each, instances).number for each in drawn or known])
 
     def request_at(number: int, arrival: float) -> ServingRequest:
         if drawn is not None:
@@ -120,6 +120,7 @@ def _core_of(module: ModuleType, fleet: ServingFleet, policy: str, prefix_beta: 
         core.add_instance(
             times.of(replica.time), cache.blocks, cache.block_tokens, cache.prefix_caching, limits.sequences, limits.tokens,
             limits.prefill_tokens, instance.scheduler.by_priority, replica.jumps, policy_in_core(module, instance.scheduler),
+            instance.scheduler.what,
         )  # fmt: skip
     return core
 
@@ -155,9 +156,9 @@ class _CompiledTimes:
     def __init__(self, module: ModuleType) -> None:
         self._module = module
         self._attention: dict[int, object] = {}
-        self._times: dict[int, object] = {}
+        self._times: dict[int, _core.IterationTime] = {}
 
-    def of(self, time: IterationTime) -> object:
+    def of(self, time: IterationTime) -> _core.IterationTime:
         """The same in C++."""
         if id(time) not in self._times:
             kernels = time.kernels
@@ -227,7 +228,10 @@ def _drawn_columns(module: ModuleType, requests: DrawnRequests) -> _Columns:
     if longest is not None:
         outputs = _words(min(each, longest) for each in array("q", outputs))
     result = _Columns(
-        arrivals, inputs, outputs, _words(priorities[number % len(priorities)] for number in range(count if priorities else 0)),
+        arrivals,
+        inputs,
+        outputs,
+        _words(priorities[number % len(priorities)] for number in range(count if priorities else 0)),
         limit=longest or 0,
     )
     if prefix is None:

@@ -22,11 +22,13 @@ def policy_in_core(module: ModuleType, scheduler: InstanceScheduler) -> _core.Po
     if not isinstance(scheduler, PolicyScheduler):
         return None
     make = _PRESETS.get(type(scheduler.policy))
+    policy: _core.Policy
     if make is not None:
-        return make(module, scheduler.policy)
+        policy = make(module, scheduler.policy)
+        return policy
     caller = _PolicyCaller(scheduler)
     fields = tuple(each.name for each in attrs.fields(RequestState))
-    policy: _core.Policy = module.PythonPolicy(caller.plan, caller.checked, caller.keeps, RequestState, fields)
+    policy = module.PythonPolicy(caller.plan, caller.checked, caller.keeps, RequestState, fields)
     return policy
 
 

@@ -88,9 +88,7 @@ class RecordedFigures:
             "tpot": (TPOT_CAUSES, self.core.tpot_bands(limits)),
         }
         return {
-            name: [
-                band_of(band, count, causes, means) for (band, _, _), (count, means) in zip(BANDS, bands, strict=True) if count > 0
-            ]
+            name: [band_of(band, count, causes, means) for (band, _, _), (count, means) in zip(BANDS, bands, strict=True) if count > 0]
             for name, (causes, bands) in rows.items()
         }
 

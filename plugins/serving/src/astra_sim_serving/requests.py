@@ -103,7 +103,8 @@ class DrawnRequests:
 
     def arrivals(self) -> Iterator[float]:
         """The arrivals in seconds; of a closed load 0."""
-        options, times = self.options, iter(itertools.repeat(0.0))
+        options = self.options
+        times: Iterator[float] = itertools.repeat(0.0)
         if options.arrival != "closed":
             stream = RandomStream(self.seed, ARRIVAL_STREAM)
             times = arrival_times(options.arrival, options.rate or 1.0, options.cv or 1.0, options.stages, stream)
@@ -134,7 +135,7 @@ class DrawnRequests:
             yield self.at(index, arrival)
 
 
-def _traced(options: RequestOptions, where: str, models: Collection[str]) -> Iterator[ServingRequest]:
+def _traced(options: RequestOptions, where: str, models: Collection[str]) -> list[ServingRequest]:
     """The requests of a trace. Raises InputError if one names none of several models, or an option has no effect."""
     if options.arrival not in ("trace", "closed", "burst", RequestOptions().arrival):
         raise InputError(f"{where}: trace is given and arrival = {options.arrival!r}; expected trace, closed or burst")
@@ -153,7 +154,7 @@ def _traced(options: RequestOptions, where: str, models: Collection[str]) -> Ite
             )
         if row.model not in models:
             raise InputError(f"{options.trace}: request {number} has model = {row.model!r}; {suggestion(row.model, models)}")
-    return _from_rows(rows, arrival, options)
+    return list(_from_rows(rows, arrival, options))
 
 
 def _from_rows(rows: list[TraceRow], arrival: str, options: RequestOptions) -> Iterator[ServingRequest]:

@@ -41,6 +41,7 @@ class InstanceScheduler:
 
     is_predictable = True
     in_order = True
+    what = "the scheduler"
 
     def __init__(self, cache: KvCache, limits: Limits, by_priority: bool = False) -> None:
         self.cache = cache
