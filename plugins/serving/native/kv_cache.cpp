@@ -31,9 +31,9 @@ std::int64_t KvCache::match_tokens(const Sequence& sequence) {
 
 void KvCache::find_longest(const Sequence& sequence, std::int64_t most) {
   for (std::int64_t position = 0; position < most; ++position) {
-    const auto found = block_of_.find(key(sequence, position));
-    if (found == block_of_.end()) break;
-    matching_.push_back(found->second);
+    const auto entry = block_of_.find(key(sequence, position));
+    if (entry == block_of_.end()) break;
+    matching_.push_back(entry->second);
   }
 }
 

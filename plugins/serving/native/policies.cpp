@@ -17,8 +17,8 @@ Batch decodes(const State& state) {
 }
 
 Sequence* prompt_under_way(const State& state) {
-  const auto found = std::find_if(state.running.begin(), state.running.end(), [](const Sequence* each) { return each->missing() > 1; });
-  return found == state.running.end() ? nullptr : *found;
+  const auto first = std::find_if(state.running.begin(), state.running.end(), [](const Sequence* each) { return each->missing() > 1; });
+  return first == state.running.end() ? nullptr : *first;
 }
 
 // A chunk of the first prompt under way, else of the first that waits, if places and blocks are there.

@@ -32,8 +32,8 @@ class Remembered {
       }
       return values_[place];
     }
-    const auto found = others_.find(number);
-    return found != others_.end() ? found->second : others_.emplace(number, ask_(number)).first->second;
+    const auto entry = others_.find(number);
+    return entry != others_.end() ? entry->second : others_.emplace(number, ask_(number)).first->second;
   }
 
  private:
@@ -49,8 +49,8 @@ class Remembered {
 class RememberedPairs {
  public:
   double* find(std::int64_t first, std::int64_t second) {
-    const auto found = values_.find(key(first, second));
-    return found == values_.end() ? nullptr : &found->second;
+    const auto entry = values_.find(key(first, second));
+    return entry == values_.end() ? nullptr : &entry->second;
   }
 
   double keep(std::int64_t first, std::int64_t second, double value) { return values_[key(first, second)] = value; }
@@ -95,8 +95,8 @@ class FormulaAttention final : public AttentionTime {
 
  private:
   static double value(RememberedPairs& known, const Ask& ask, std::int64_t first, std::int64_t second) {
-    const double* found = known.find(first, second);
-    return found ? *found : known.keep(first, second, ask(first, second));
+    const double* entry = known.find(first, second);
+    return entry ? *entry : known.keep(first, second, ask(first, second));
   }
 
   Ask prompt_;
@@ -133,8 +133,8 @@ class TableAttention final : public AttentionTime {
   double at(const BatchShape& shape, double kv) {
     const std::int64_t chunk = shape.chunk ? std::max(shape.attention_chunk(), least_chunk_) : 0;
     const Key key{chunk, kv_quanta(shape.chunk_context()), shape.decodes, kv_quanta(kv)};
-    const auto found = known_.find(key);
-    return found != known_.end() ? found->second : known_.emplace(key, ask_(shape, kv)).first->second;
+    const auto entry = known_.find(key);
+    return entry != known_.end() ? entry->second : known_.emplace(key, ask_(shape, kv)).first->second;
   }
 
   Ask ask_;

@@ -63,11 +63,11 @@ class PythonPolicy final : public Policy {
       int overflow = 0, overflow_of_tokens = 0;
       const std::int64_t which = PyLong_AsLongLongAndOverflow(number, &overflow);
       const std::int64_t count = PyLong_AsLongLongAndOverflow(tokens, &overflow_of_tokens);
-      const auto found = overflow || overflow_of_tokens ? here_.end() : here_.find(which);
-      if (found == here_.end() || found->second.is_planned || count < 1 || count > found->second.sequence->missing()) return false;
-      found->second.is_planned = true;
+      const auto here = overflow || overflow_of_tokens ? here_.end() : here_.find(which);
+      if (here == here_.end() || here->second.is_planned || count < 1 || count > here->second.sequence->missing()) return false;
+      here->second.is_planned = true;
       left -= count;
-      batch.emplace_back(found->second.sequence, static_cast<Tokens>(count));
+      batch.emplace_back(here->second.sequence, static_cast<Tokens>(count));
     }
     return left >= 0 && !batch.empty();
   }

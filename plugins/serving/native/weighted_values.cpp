@@ -59,16 +59,16 @@ std::optional<Summary> summary_of(std::vector<double>& values) {
 
 void WeightedValues::merge() {
   std::sort(values_.begin(), values_.end(), [](const Weighted& a, const Weighted& b) { return a.first < b.first; });
-  std::size_t kept = 0;
+  std::size_t count = 0;
   for (const Weighted& each : values_) {
-    if (kept && values_[kept - 1].first == each.first) {
-      values_[kept - 1].second += each.second;
+    if (count && values_[count - 1].first == each.first) {
+      values_[count - 1].second += each.second;
     } else {
-      values_[kept++] = each;
+      values_[count++] = each;
     }
   }
-  values_.resize(kept);
-  merge_at_ = std::max<std::size_t>(merge_at_, 2 * kept);
+  values_.resize(count);
+  merge_at_ = std::max<std::size_t>(merge_at_, 2 * count);
 }
 
 }  // namespace astra::serving

@@ -182,7 +182,7 @@ class _CompiledTimes:
 
 
 @attrs.frozen
-class _Columns:
+class _RequestColumns:
     """Requests in columns of bytes: 64-bit floating-point or whole numbers. `priorities` may be empty, and what prompts share, too.
 
     `counts` has how many of `contents` each request has, of `content_tokens` tokens each. `limit`: the longest answer that the server
@@ -199,10 +199,10 @@ class _Columns:
     limit: int = 0
 
 
-def _columns_of(requests: Sequence[ServingRequest]) -> _Columns:
+def _columns_of(requests: Sequence[ServingRequest]) -> _RequestColumns:
     """Requests that are objects. Raises OverflowError if a number of one has more than 64 bits."""
     shares = any(each.content for each in requests)
-    return _Columns(
+    return _RequestColumns(
         array("d", [each.arrival for each in requests]).tobytes(),
         _words(each.input for each in requests),
         _words(each.output for each in requests),
@@ -214,7 +214,7 @@ def _columns_of(requests: Sequence[ServingRequest]) -> _Columns:
     )
 
 
-def _drawn_columns(module: ModuleType, requests: DrawnRequests) -> _Columns:
+def _drawn_columns(module: ModuleType, requests: DrawnRequests) -> _RequestColumns:
     """Requests that are drawn. Raises OverflowError if one is too long."""
     options, seed = requests.options, requests.seed & _WORDS
     if options.arrival == "poisson" and requests.count is not None:
@@ -227,7 +227,7 @@ def _drawn_columns(module: ModuleType, requests: DrawnRequests) -> _Columns:
     longest, prefix, priorities = options.max_output, options.prefix, options.priorities
     if longest is not None:
         outputs = _words(min(each, longest) for each in array("q", outputs))
-    result = _Columns(
+    result = _RequestColumns(
         arrivals,
         inputs,
         outputs,
