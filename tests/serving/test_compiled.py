@@ -153,6 +153,10 @@ def test_presets_plan_the_same_when_they_are_asked_in_python(monkeypatch: pytest
         {"pool": [{"role": "prefill"}, {"role": "decode"}], "transfer": {"bandwidth_gb_per_s": 1.0}},
         {"requests": {"count": 3, "rate": 1.0, "input": {"distribution": "uniform", "low": 10**9, "high": 10**9}}},
         {"requests": {"count": 3, "rate": 1.0, "input": {**LONG, "mean": 1e12}}},
+        {"requests": {"count": 3, "rate": 1.0, "prefix": {"groups": 1, "tokens": 2**40}}},
+        {"requests": {"count": 3, "rate": 1.0, "max_output": 2**40}},
+        {"block_tokens": 2**40},
+        {"kv_blocks": 2**58},
     ],
 )
 def test_what_is_not_compiled_runs_in_python(extra: dict[str, Any]) -> None:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 EVENTS_OF_A_LOOK = 0x1000
 """Events between two reports of progress."""
 _WORDS = (1 << 64) - 1
+_MOST_CACHED = 1 << 60
 
 
 @attrs.define(eq=False)
@@ -87,6 +88,8 @@ def compile_fleet(
     try:
         columns = _columns_of(known) if drawn is None else _drawn_columns(module, drawn)
         core = _core_of(module, fleet, policy, prefix_beta, seed)
+        if columns.limit >= module.MOST_TOKENS:
+            raise OverflowError(f"answers of up to {columns.limit} tokens")
         core.add_requests(*attrs.astuple(columns))
     except OverflowError:
         return None
@@ -117,6 +120,8 @@ def _core_of(module: ModuleType, fleet: ServingFleet, policy: str, prefix_beta: 
     for replica in fleet.replicas:
         (instance,) = replica.instances
         cache, limits = instance.scheduler.cache, instance.scheduler.limits
+        if cache.block_tokens >= module.MOST_TOKENS or cache.blocks * cache.block_tokens >= _MOST_CACHED:
+            raise OverflowError(f"{cache.blocks} blocks of {cache.block_tokens} tokens")
         core.add_instance(
             times.of(replica.time), cache.blocks, cache.block_tokens, cache.prefix_caching, limits.sequences, limits.tokens,
             limits.prefill_tokens, instance.scheduler.by_priority, replica.jumps, policy_in_core(module, instance.scheduler),
