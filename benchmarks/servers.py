@@ -76,15 +76,15 @@ def conversations(count: int, rate: float, mean_input: int = 1000, mean_output: 
     }
 
 
-def always_running(sequences: int) -> dict[str, Any]:
+def always_running(sequences: int, count: int) -> dict[str, Any]:
     """As many sequences as that run all the time: the next arrives when one ends."""
-    return {"arrival": "closed", "concurrency": sequences, "count": 50 * sequences, "input": 500, "output": 400}
+    return {"arrival": "closed", "concurrency": sequences, "count": count, "input": 500, "output": 400}
 
 
 def _row(table: dict[str, Any], loop: str = "compiled") -> list[str]:
     run = [sys.executable, "-c", MEASURED, json.dumps(table), loop]
     requests, iterations, seconds, memory = json.loads(subprocess.run(run, check=True, capture_output=True, text=True).stdout)
-    each = f"{1e6 * seconds / requests:.0f}", f"{1e6 * seconds / iterations:.0f}"
+    each = f"{1e6 * seconds / requests:.3g}", f"{1e6 * seconds / iterations:.2g}"
     return [f"{requests:,}", f"{iterations:,}", f"{seconds:.1f}", *each, f"{memory:.0f}"]
 
 
@@ -98,12 +98,12 @@ FLEETS = FigureTable(
         Row(["the same by the loop in Python"], partial(_row, fleet(8, conversations(20_000, 24.0), exact=True), "python")),
         Row(["a million requests of conversation lengths"], partial(_row, fleet(8, conversations(1_000_000, 24.0, 1155, 211)))),
         *(
-            Row([label], partial(_row, fleet(1, always_running(100), exact=True, engine=engine)))
-            for label, engine in {
-                "one instance with 100 sequences all the time, exact": "vllm",
-                "the same by sarathi": "sarathi",
-                "the same by a policy of a plugin": "of-plugin",
-            }.items()
+            Row([label], partial(_row, fleet(1, always_running(100, count), exact=True, engine=engine)))
+            for label, engine, count in (
+                ("one instance with 100 sequences all the time, exact", "vllm", 50_000),
+                ("the same by sarathi", "sarathi", 50_000),
+                ("the same by a policy of a plugin", "of-plugin", 5000),
+            )
         ),
     ],
 )
