@@ -16,7 +16,7 @@ from astra_sim_serving.experiment import ServingExperiment, read_experiment
 from astra_sim_serving.pool_search import DOES_NOT_FIT, PoolChoice, search_pools
 from astra_sim_serving.result import ServingResult, csv_of, flat
 from astra_sim_serving.serving import serve
-from astra_sim_serving.sweep import ServingRow, sweep
+from astra_sim_serving.sweep import ServingRow, SweptRuns
 from astra_sim_serving.timeline import ServingTimeline, timeline_for
 
 _LATENCIES = (("TTFT", "ttft_s"), ("TPOT", "tpot_s"), ("ITL", "itl_s"), ("E2E", "e2e_s"), ("queue", "queue_s"))
@@ -277,8 +277,9 @@ def _percent(share: float | None) -> str:
 
 def _sweep(case: ServingExperiment, axes: Sequence[str], output: str | None, as_json: bool, quiet: bool) -> None:
     """Run a sweep, write its rows, and print them."""
-    with Progress(enabled=not quiet, unit="s") as progress:
-        rows, best = sweep(case, [_axis(axis) for axis in axes], progress)
+    # Processes come before the thread of the progress.
+    with SweptRuns(case, [_axis(axis) for axis in axes]) as runs, Progress(enabled=not quiet, unit="s") as progress:
+        rows, best = runs.rows(progress)
     table = [{**row.values, **flat(row.document)} for row in rows]
     document = {"rows": table, "best": None if best is None else best.values}
 
