@@ -35,11 +35,25 @@ def both(table: dict[str, Any], plugins: Plugins | None = None) -> ServingResult
     return result
 
 
-@pytest.mark.parametrize("name", ["llama3_70b_h100", "by_hand"])
+@pytest.mark.parametrize("name", ["llama3_70b_h100", "deepseek_v3_h200", "by_hand"])
 def test_examples_are_the_same_in_both_loops(name: str) -> None:
     experiment = read_experiment(EXAMPLES / f"{name}.toml")
     compiled, plain = serve(experiment), serve(experiment, compiled=False)
     assert isinstance(compiled.sequences, RecordedSequences)
+    assert differences(compiled, plain) == []
+
+
+@pytest.mark.parametrize("serving", [{}, {"speculative": {"tokens": 3, "acceptance": 0.7, "draft": "ngram"}}, {"jumps": False}])
+@pytest.mark.parametrize("formulas", [{}, {"plugin": "roofline", "peak_tera_ops_per_s": 0.01, "memory_bandwidth_gb_per_s": 1.0}])
+def test_tables_of_kernels_are_the_same_in_both_loops(serving: dict[str, Any], formulas: dict[str, Any]) -> None:
+    lengths = {"distribution": "uniform", "low": 1, "high": 300}
+    requests = {"rate": 2000.0, "count": 150, "input": lengths, "output": lengths}
+    values = {f"serving.{key}": value for key, value in {"requests": requests, "kv_blocks": 400, **serving}.items()}
+    experiment = read_experiment(EXAMPLES / "by_hand.toml").with_values(values)
+    experiment.table["compute"] |= formulas
+    compiled, plain = serve(experiment), serve(experiment, compiled=False)
+    assert isinstance(compiled.sequences, RecordedSequences)
+    assert compiled.pricing.tables > 0
     assert differences(compiled, plain) == []
 
 
@@ -147,7 +161,7 @@ def test_presets_plan_the_same_when_they_are_asked_in_python(monkeypatch: pytest
     "extra",
     [
         {"pool": [{"instances": 1, "pipeline_parallel": 2}]},
-        {"speculative": {"tokens": 2, "acceptance": 0.5}},
+        {"lora": {"adapters": 2, "rank": 4}},
         {"autoscale": {"policy": "queue", "target": 2}},
         {"tier": [{"capacity_gib": 1e-3, "read_gb_per_s": 1}]},
         {"pool": [{"role": "prefill"}, {"role": "decode"}], "transfer": {"bandwidth_gb_per_s": 1.0}},

@@ -23,8 +23,14 @@ struct BatchShape {
   std::int64_t kv_tokens = 0;
   std::int64_t kv_longest = 0;
   std::int64_t sampled = 0;
+  std::int64_t drafts = 0;
 
-  std::int64_t tokens() const { return chunk + decodes; }
+  std::int64_t tokens() const { return chunk + decodes + drafts; }
+
+  double draft_rounds() const { return decodes ? static_cast<double>(drafts) / static_cast<double>(decodes) : 0.0; }
+
+  // The work in which each decoding sequence gets one more token of its draft.
+  BatchShape drafting() const { return {0, 0.0, decodes, kv_tokens, kv_longest, decodes, 0}; }
 
   std::int64_t attention_chunk() const {
     const double size = static_cast<double>(chunk);
@@ -56,6 +62,7 @@ inline BatchShape shape_of(const Batch& batch) {
     const std::int64_t end = std::int64_t{sequence->computed} + tokens;
     if (tokens == 1) {
       ++result.decodes;
+      result.drafts += sequence->drafts;
       result.kv_tokens += end;
       result.kv_longest = std::max(result.kv_longest, end);
     } else {

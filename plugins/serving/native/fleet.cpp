@@ -36,16 +36,22 @@ Fleet::Fleet(FleetOptions options, RandomStream stream) : options_(std::move(opt
   }
 }
 
-void Fleet::add_instance(const InstanceOptions& options, std::shared_ptr<IterationTime> time, std::shared_ptr<Policy> policy) {
+void Fleet::add_instance(const InstanceOptions& options, std::shared_ptr<Policy> policy, std::shared_ptr<Speculation> speculation) {
   KvCache cache(options.blocks, options.block_tokens, options.prefix_caching, contents_);
   std::unique_ptr<Scheduler> scheduler;
   if (policy) {
-    scheduler = std::make_unique<PolicyScheduler>(std::move(policy), options.policy_name, std::move(cache), options.limits);
+    scheduler = std::make_unique<PolicyScheduler>(std::move(policy), options.policy_name, std::move(cache), options.limits, options.drafts);
   } else {
-    scheduler = std::make_unique<Scheduler>(std::move(cache), options.limits, options.by_priority);
+    scheduler = std::make_unique<Scheduler>(std::move(cache), options.limits, options.by_priority, options.drafts);
   }
-  instances_.push_back(
-      std::make_unique<Instance>(static_cast<Number>(instances_.size()), std::move(scheduler), std::move(time), options.jumps));
+  instances_.push_back(std::make_unique<Instance>(static_cast<Number>(instances_.size()), std::move(scheduler), std::move(speculation)));
+}
+
+void Fleet::add_replica(std::size_t count, std::shared_ptr<IterationTime> time, bool jumps) {
+  std::vector<Instance*> ranks;
+  for (auto each = instances_.end() - static_cast<std::ptrdiff_t>(count); each != instances_.end(); ++each) ranks.push_back(each->get());
+  replica_of_.resize(instances_.size(), replicas_.size());
+  replicas_.emplace_back(std::move(ranks), std::move(time), jumps);
   is_woken_.push_back(0);
 }
 
@@ -116,10 +122,11 @@ void Fleet::enqueue(Sequence& sequence) {
     return;
   }
   instance.add(sequence);
-  if (!instance.is_busy()) {
-    wake(number);
-  } else if (const std::optional<double> end = instance.interrupt(now_)) {
-    push(*end, Kind::kEnd, static_cast<std::int64_t>(number), instance.stamp);
+  Replica& replica = replicas_[replica_of_[number]];
+  if (!replica.is_busy()) {
+    wake(replica_of_[number]);
+  } else if (const std::optional<double> end = replica.interrupt(instance, now_)) {
+    push(*end, Kind::kEnd, static_cast<std::int64_t>(replica_of_[number]), replica.stamp);
   }
 }
 
@@ -135,16 +142,18 @@ Shed Fleet::refusal(const Sequence& sequence, const Instance& instance) const {
 
 void Fleet::begin(std::size_t number) {
   is_woken_[number] = 0;
-  Instance& instance = *instances_[number];
-  if (instance.is_busy()) return;
-  if (const std::optional<double> end = instance.begin(now_)) push(*end, Kind::kEnd, static_cast<std::int64_t>(number), instance.stamp);
+  Replica& replica = replicas_[number];
+  if (replica.is_busy()) return;
+  if (const std::optional<double> end = replica.begin(now_)) push(*end, Kind::kEnd, static_cast<std::int64_t>(number), replica.stamp);
 }
 
 void Fleet::end(std::size_t number, std::int32_t stamp) {
-  Instance& instance = *instances_[number];
-  if (stamp != instance.stamp) return;  // of a jump that was cut
-  instance.end(now_, gaps_);
-  for (std::size_t count = instance.finished.size(); count; --count) ended();
+  const Replica& replica = replicas_[number];
+  if (stamp != replica.stamp) return;  // of a jump that was cut
+  for (Instance* each : replica.instances) each->end(now_, gaps_);
+  for (const Instance* each : replica.instances) {
+    for (std::size_t count = each->finished.size(); count; --count) ended();
+  }
   wake(number);
 }
 

@@ -13,6 +13,7 @@
 #include "instance.hpp"
 #include "policies.hpp"
 #include "random_stream.hpp"
+#include "replica.hpp"
 #include "weighted_values.hpp"
 
 namespace astra::serving {
@@ -32,7 +33,7 @@ struct InstanceOptions {
   bool prefix_caching = false;
   Limits limits;
   bool by_priority = false;
-  bool jumps = false;
+  Tokens drafts = 0;
   std::string policy_name;
 };
 
@@ -42,8 +43,10 @@ class Fleet {
   Fleet(const Fleet&) = delete;  // instances refer to its contents
   Fleet& operator=(const Fleet&) = delete;
 
-  // `policy`: what plans; none: the rules of vLLM.
-  void add_instance(const InstanceOptions& options, std::shared_ptr<IterationTime> time, std::shared_ptr<Policy> policy);
+  // `policy`: what plans; none: the rules of vLLM. `speculation`: the outcomes of its drafts.
+  void add_instance(const InstanceOptions& options, std::shared_ptr<Policy> policy, std::shared_ptr<Speculation> speculation);
+  // Let the last `count` instances begin and end iterations together.
+  void add_replica(std::size_t count, std::shared_ptr<IterationTime> time, bool jumps);
   // Requests in order, before the run. `contents` are the ids of the tokens that their prompts share with others.
   void add_requests(std::vector<Sequence> requests, std::vector<std::int64_t> contents);
   // The instance of each request, for a router that looks at the request alone.
@@ -99,6 +102,8 @@ class Fleet {
   std::vector<Number> choices_;
   std::uint64_t turn_ = 0;
   std::vector<std::unique_ptr<Instance>> instances_;
+  std::vector<Replica> replicas_;
+  std::vector<std::size_t> replica_of_;
   std::vector<char> is_woken_;
   std::vector<Sequence> sequences_;
   std::vector<std::int64_t> contents_;

@@ -6,14 +6,6 @@
 
 namespace astra::serving {
 
-namespace {
-
-constexpr std::int64_t kMinJump = 4;
-constexpr std::int64_t kGrowth = 4;
-constexpr std::int64_t kShortContext = 256;
-
-}  // namespace
-
 double Iterations::elapsed(std::int64_t iterations) const {
   const double first_s = sum_of(first), last_s = sum_of(last);
   const auto n = static_cast<double>(iterations);
@@ -51,23 +43,6 @@ std::int64_t Instance::outstanding_tokens() const {
   return result;
 }
 
-std::optional<double> Instance::begin(double now) {
-  plan(now);
-  if (batch_.empty()) return std::nullopt;
-  const BatchShape shape = shape_of(batch_);
-  under_way_ = {now, 1, time_->step(shape), {}};
-  under_way_.count = jumps_ ? jump(shape, now) : 1;
-  under_way_.last = under_way_.count > 1 ? time_->step(shape.later(under_way_.count - 1)) : under_way_.first;
-  is_busy_ = true;
-  return now + under_way_.elapsed(under_way_.count);
-}
-
-std::int64_t Instance::jump(const BatchShape& shape, double now) const {
-  const std::int64_t longest = std::max(kShortContext, static_cast<std::int64_t>(shape.kv_mean())) / kGrowth;
-  const std::int64_t count = std::min(longest, steady_iterations(now));
-  return count >= kMinJump ? count : 1;
-}
-
 void Instance::plan(double now) {
   account_until(now);
   scheduler.plan(batch_, now);
@@ -79,7 +54,8 @@ void Instance::plan(double now) {
   }
 }
 
-std::int64_t Instance::steady_iterations(double now) const {
+std::optional<std::int64_t> Instance::steady_iterations(double now) const {
+  if (batch_.empty()) return scheduler.waiting.empty() ? std::nullopt : std::optional<std::int64_t>(1);
   if (!scheduler.is_steady()) return 1;
   std::int64_t most = std::numeric_limits<std::int64_t>::max();
   for (const auto& [sequence, tokens] : batch_) {
@@ -105,20 +81,22 @@ std::int64_t Instance::steady_iterations(double now) const {
   return low;
 }
 
-std::optional<double> Instance::interrupt(double now) {
-  if (!scheduler.may_take_more() || !is_busy_ || under_way_.count == 1) return std::nullopt;
-  const std::int64_t count = under_way_.until(now);
+void Instance::begin(const Iterations& iterations) {
+  under_way_ = iterations;
+  is_busy_ = true;
+}
+
+void Instance::reserve(std::int64_t count) {
   for (const auto& [sequence, tokens] : batch_) scheduler.cache.grow(*sequence, sequence->computed + static_cast<Tokens>(count));
-  if (count == under_way_.count) return std::nullopt;
-  const double end = under_way_.start + under_way_.elapsed(count);
+}
+
+void Instance::cut(std::int64_t count) {
   const double share = static_cast<double>(count - 1) / static_cast<double>(under_way_.count - 1);
   for (std::size_t part = 0; part < kParts; ++part) {
     const double first = under_way_.first[part];
     under_way_.last[part] = count > 1 ? first + (under_way_.last[part] - first) * share : first;
   }
   under_way_.count = count;
-  ++stamp;
-  return end;
 }
 
 void Instance::end(double now, WeightedValues& gaps) {
@@ -145,6 +123,7 @@ void Instance::end_one(double now, WeightedValues& gaps) {
     if (sequence.computed < sequence.total) continue;
     ++sequence.total;
     ++sequence.generated;
+    if (sequence.drafts) verify(sequence, gaps);
     if (sequence.last_token == under_way_.start) {
       ++steady;
     } else if (sequence.first_token >= 0) {
@@ -157,6 +136,17 @@ void Instance::end_one(double now, WeightedValues& gaps) {
     if (sequence.is_done()) finished.push_back(&sequence);
   }
   if (steady) gaps.add(now - under_way_.start, steady);
+}
+
+void Instance::verify(Sequence& sequence, WeightedValues& gaps) {
+  const Tokens accepted = std::min(speculation_->accept(sequence), sequence.output - sequence.generated);
+  totals.tokens += sequence.drafts;
+  sequence.drafts = 0;
+  if (!accepted) return;
+  sequence.total += accepted;
+  sequence.computed += accepted;
+  sequence.generated += accepted;
+  gaps.add(0.0, accepted);
 }
 
 void Instance::end_jump(double now, WeightedValues& gaps) {

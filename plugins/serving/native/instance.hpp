@@ -1,4 +1,4 @@
-// An instance and its clock: instance.ServingInstance and replica.Replica of Python, of one rank and one stage.
+// An instance: a scheduler, its cache, and the effects of its iterations on requests: instance.ServingInstance of Python.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,8 @@
 #include <optional>
 #include <vector>
 
-#include "price.hpp"
 #include "scheduler.hpp"
+#include "speculation.hpp"
 #include "weighted_values.hpp"
 
 namespace astra::serving {
@@ -38,36 +38,41 @@ struct Iterations {
 
 class Instance {
  public:
-  Instance(Number number, std::unique_ptr<Scheduler> scheduler, std::shared_ptr<IterationTime> time, bool jumps)
-      : scheduler(*scheduler), scheduler_(std::move(scheduler)), number_(number), time_(std::move(time)), jumps_(jumps) {}
+  // `speculation`: the outcomes of drafts; none: there are no drafts.
+  Instance(Number number, std::unique_ptr<Scheduler> scheduler, std::shared_ptr<Speculation> speculation)
+      : scheduler(*scheduler), scheduler_(std::move(scheduler)), number_(number), speculation_(std::move(speculation)) {}
 
   std::int64_t requests() const { return static_cast<std::int64_t>(scheduler.waiting.size() + scheduler.running.size()); }
   std::int64_t outstanding_tokens() const;
+  const Batch& batch() const { return batch_; }
   bool is_busy() const { return is_busy_; }
+  const Iterations& under_way() const { return under_way_; }
 
   void add(Sequence& sequence) {
     sequence.instance = number_;
     scheduler.add(sequence);
   }
 
-  // Plan and begin iterations. Returns when they end; nothing if there is nothing to do.
-  std::optional<double> begin(double now);
-  // Let a jump end with the iteration that is under way. Returns the new end; nothing if nothing changes.
-  std::optional<double> interrupt(double now);
+  // Plan an iteration, and record its effects on requests.
+  void plan(double now);
+  // Iterations in which the plan stays as it is; nothing: for ever, since there is none.
+  std::optional<std::int64_t> steady_iterations(double now) const;
+  void begin(const Iterations& iterations);
+  // Give the sequences of a jump the blocks that they need for its iterations.
+  void reserve(std::int64_t count);
+  // Let a jump end after `count` iterations.
+  void cut(std::int64_t count);
   // Commit the iterations that end now; `finished` lists the sequences that have ended.
   void end(double now, WeightedValues& gaps);
 
   Scheduler& scheduler;
   Totals totals;
   std::vector<Sequence*> finished;
-  std::int32_t stamp = 0;  // counts the jumps that were cut, whose end comes earlier than announced
 
  private:
-  void plan(double now);
-  std::int64_t steady_iterations(double now) const;
-  std::int64_t jump(const BatchShape& shape, double now) const;
   void end_one(double now, WeightedValues& gaps);
   void end_jump(double now, WeightedValues& gaps);
+  void verify(Sequence& sequence, WeightedValues& gaps);
   double account_until(double now);
   void count(double busy, std::int64_t before);
   void mark_preempted(Sequence& sequence, double now);
@@ -77,8 +82,7 @@ class Instance {
 
   std::unique_ptr<Scheduler> scheduler_;
   Number number_;
-  std::shared_ptr<IterationTime> time_;
-  bool jumps_;
+  std::shared_ptr<Speculation> speculation_;
   Batch batch_;
   Iterations under_way_;
   bool is_busy_ = false;

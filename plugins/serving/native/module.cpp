@@ -105,7 +105,7 @@ void add_requests(Fleet& fleet, const nb::bytes& arrivals, const nb::bytes& inpu
 nb::tuple sequence(const Fleet& fleet, std::int64_t number) {
   const Sequence& each = fleet.sequences()[static_cast<std::size_t>(number)];
   const auto tuple_of = [](const Parts& parts) { return std::tuple_cat(parts); };
-  return nb::make_tuple(each.arrival, each.total, each.computed, each.generated, each.capacity, each.cached, each.preemptions,
+  return nb::make_tuple(each.arrival, each.total, each.computed, each.generated, each.capacity, each.cached, each.drafts, each.preemptions,
                         each.instance, each.scheduled, each.first_token, each.last_token, static_cast<int>(each.shed), each.preempted_at,
                         each.preempted_s, each.preempted_before_first_s, tuple_of(each.mark), tuple_of(each.prefill),
                         tuple_of(each.decode));
@@ -164,28 +164,53 @@ NB_MODULE(_core, module) {
 
   nb::class_<AttentionTime>(module, "AttentionTime");
   nb::class_<FormulaAttention, AttentionTime>(module, "FormulaAttention")
-      .def(nb::init<FormulaAttention::Ask, FormulaAttention::Ask, std::int64_t>(), "prompt"_a, "decodes"_a, "layers"_a);
+      .def(nb::init<FormulaAttention::Prompt, FormulaAttention::Decodes, std::int64_t>(), "prompt"_a, "decodes"_a, "layers"_a);
   nb::class_<TableAttention, AttentionTime>(module, "TableAttention")
       .def(
           "__init__",
           [](TableAttention* self,
-             std::function<double(std::int64_t, double, std::int64_t, std::int64_t, std::int64_t, std::int64_t, double)> ask, double skew,
-             std::int64_t least_chunk) {
+             std::function<double(std::int64_t, double, std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, double)> ask,
+             double skew, std::int64_t least_chunk) {
             new (self) TableAttention(
                 [ask = std::move(ask)](const BatchShape& shape, double kv) {
-                  return ask(shape.chunk, shape.pairs, shape.decodes, shape.kv_tokens, shape.kv_longest, shape.sampled, kv);
+                  return ask(shape.chunk, shape.pairs, shape.decodes, shape.kv_tokens, shape.kv_longest, shape.sampled, shape.drafts, kv);
                 },
                 skew, least_chunk);
           },
           "ask"_a, "skew"_a, "least_chunk"_a);
+  nb::class_<DraftTime>(module, "DraftTime");
+  nb::class_<LayerDraft, DraftTime>(module, "LayerDraft")
+      .def(nb::init<std::shared_ptr<AttentionTime>, std::function<LayerDraft::Rest(std::int64_t)>, std::int64_t>(), "attention"_a, "rest"_a,
+           "layers"_a);
+  nb::class_<ExpertTimes>(module, "ExpertTimes")
+      .def(
+          "__init__",
+          [](ExpertTimes* self, std::function<ExpertTimes::Layers(std::int64_t)> layers, std::function<double(std::int64_t)> experts,
+             std::function<double(std::int64_t)> exchange, std::int64_t graph_tokens) {
+            new (self)
+                ExpertTimes{Remembered(std::move(layers)), Remembered(std::move(experts)), Remembered(std::move(exchange)), graph_tokens};
+          },
+          "layers"_a, "experts"_a, "exchange"_a, "graph_tokens"_a);
   nb::class_<IterationTime>(module, "IterationTime")
       .def(
           "__init__",
           [](IterationTime* self, std::shared_ptr<AttentionTime> attention, std::function<IterationTime::Body(std::int64_t)> body,
-             std::function<IterationTime::Ends(std::int64_t)> ends, double host_us, double host_us_per_sequence, bool asynchronous) {
-            new (self) IterationTime(std::move(attention), std::move(body), std::move(ends), {host_us, host_us_per_sequence, asynchronous});
+             std::function<IterationTime::Ends(std::int64_t)> ends, double host_us, double host_us_per_sequence, bool asynchronous,
+             std::shared_ptr<DraftTime> draft, std::optional<ExpertTimes> experts) {
+            new (self) IterationTime(std::move(attention), std::move(body), std::move(ends), {host_us, host_us_per_sequence, asynchronous},
+                                     std::move(draft), std::move(experts));
           },
-          "attention"_a, "body"_a, "ends"_a, "host_us"_a, "host_us_per_sequence"_a, "asynchronous"_a);
+          "attention"_a, "body"_a, "ends"_a, "host_us"_a, "host_us_per_sequence"_a, "asynchronous"_a, "draft"_a.none(), "experts"_a.none());
+  nb::class_<ModelDraft, DraftTime>(module, "ModelDraft").def(nb::init<std::shared_ptr<IterationTime>>(), "model"_a);
+  nb::class_<Speculation>(module, "Speculation")
+      .def(
+          "__init__",
+          [](Speculation* self, double acceptance, std::uint64_t seed) {
+            new (self) Speculation(acceptance, RandomStream(seed, "speculation"));
+          },
+          "acceptance"_a, "seed"_a)
+      .def_ro("drafted", &Speculation::drafted)
+      .def_ro("accepted", &Speculation::accepted_tokens);
 
   nb::class_<Policy>(module, "Policy");
   nb::class_<PrefillFirst, Policy>(module, "PrefillFirst").def(nb::init<>());
@@ -214,15 +239,16 @@ NB_MODULE(_core, module) {
           "concurrency"_a, "front_end_s"_a, "queue_limit"_a, "max_model_tokens"_a.none(), "router"_a, "prefix_beta"_a, "seed"_a)
       .def(
           "add_instance",
-          [](Fleet& self, std::shared_ptr<IterationTime> time, std::int64_t blocks, Tokens block_tokens, bool prefix_caching,
-             std::int64_t sequences, std::int64_t tokens, std::int64_t prefill_tokens, bool by_priority, bool jumps,
-             std::shared_ptr<Policy> policy, std::string policy_name) {
+          [](Fleet& self, std::int64_t blocks, Tokens block_tokens, bool prefix_caching, std::int64_t sequences, std::int64_t tokens,
+             std::int64_t prefill_tokens, bool by_priority, Tokens drafts, std::shared_ptr<Policy> policy, std::string policy_name,
+             std::shared_ptr<Speculation> speculation) {
             self.add_instance(
-                {blocks, block_tokens, prefix_caching, {sequences, tokens, prefill_tokens}, by_priority, jumps, std::move(policy_name)},
-                std::move(time), std::move(policy));
+                {blocks, block_tokens, prefix_caching, {sequences, tokens, prefill_tokens}, by_priority, drafts, std::move(policy_name)},
+                std::move(policy), std::move(speculation));
           },
-          "time"_a, "blocks"_a, "block_tokens"_a, "prefix_caching"_a, "sequences"_a, "tokens"_a, "prefill_tokens"_a, "by_priority"_a,
-          "jumps"_a, "policy"_a.none(), "policy_name"_a)
+          "blocks"_a, "block_tokens"_a, "prefix_caching"_a, "sequences"_a, "tokens"_a, "prefill_tokens"_a, "by_priority"_a, "drafts"_a,
+          "policy"_a.none(), "policy_name"_a, "speculation"_a.none())
+      .def("add_replica", &Fleet::add_replica, "instances"_a, "time"_a, "jumps"_a)
       .def("add_requests", &add_requests, "arrivals"_a, "inputs"_a, "outputs"_a, "priorities"_a, "counts"_a, "content_tokens"_a,
            "contents"_a, "limit"_a)
       .def("choose", &Fleet::choose, "choices"_a)

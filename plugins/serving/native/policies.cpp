@@ -66,6 +66,7 @@ void PolicyScheduler::plan(Batch& batch, double now) {
 
 bool PolicyScheduler::allocate(Sequence& sequence, Tokens tokens, const Batch& batch) {
   if (sequence.capacity) {  // it runs
+    if (drafts_ && sequence.missing() == 1) draft(sequence, drafts_);
     while (!cache.grow(sequence, sequence.computed + tokens)) {
       if (!make_room(batch) && !give_way()) return false;
     }

@@ -53,8 +53,8 @@ class Policy {
 class PolicyScheduler final : public Scheduler {
  public:
   // `what` names the policy in errors.
-  PolicyScheduler(std::shared_ptr<Policy> policy, std::string what, KvCache cache, Limits limits)
-      : Scheduler(std::move(cache), limits, false), policy_(std::move(policy)), what_(std::move(what)) {}
+  PolicyScheduler(std::shared_ptr<Policy> policy, std::string what, KvCache cache, Limits limits, Tokens drafts)
+      : Scheduler(std::move(cache), limits, false, drafts), policy_(std::move(policy)), what_(std::move(what)) {}
 
   void plan(Batch& batch, double now) override;
   bool may_take_more() const override { return has_place(); }

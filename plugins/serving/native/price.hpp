@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -77,33 +78,43 @@ class AttentionTime {
   virtual double microseconds(const BatchShape& shape) = 0;
 };
 
-// FormulaTimes.attention_us: a prompt by its queries and context, and decoding sequences by their number and keys.
+// FormulaTimes.attention_us: a prompt by its queries and context, and decoding sequences by their number, queries and keys.
 class FormulaAttention final : public AttentionTime {
  public:
-  using Ask = std::function<double(std::int64_t, std::int64_t)>;
+  using Prompt = std::function<double(std::int64_t, std::int64_t)>;
+  using Decodes = std::function<double(std::int64_t, std::int64_t, std::int64_t)>;
 
-  FormulaAttention(Ask prompt, Ask decodes, std::int64_t layers)
+  FormulaAttention(Prompt prompt, Decodes decodes, std::int64_t layers)
       : prompt_(std::move(prompt)), decodes_(std::move(decodes)), layers_(static_cast<double>(layers)) {}
 
   double microseconds(const BatchShape& shape) override {
     double time = 0.0;
-    if (shape.chunk) time += value(prompts_, prompt_, shape.attention_chunk(), kKvQuantum * kv_quanta(shape.chunk_context()));
-    if (shape.decodes)
-      time += value(decoding_, decodes_, shape.decodes, kKvQuantum * std::max<std::int64_t>(1, kv_quanta(shape.kv_mean())));
+    if (shape.chunk) time += prompt_us(shape.attention_chunk(), kKvQuantum * kv_quanta(shape.chunk_context()));
+    if (shape.decodes) {
+      const auto queries = 1 + static_cast<std::int64_t>(std::nearbyint(shape.draft_rounds()));
+      time += decodes_us(shape.decodes, queries, kKvQuantum * std::max<std::int64_t>(1, kv_quanta(shape.kv_mean())));
+    }
     return time * layers_;
   }
 
  private:
-  static double value(RememberedPairs& known, const Ask& ask, std::int64_t first, std::int64_t second) {
-    const double* entry = known.find(first, second);
-    return entry ? *entry : known.keep(first, second, ask(first, second));
+  double prompt_us(std::int64_t queries, std::int64_t context) {
+    const double* known = prompts_.find(queries, context);
+    return known ? *known : prompts_.keep(queries, context, prompt_(queries, context));
   }
 
-  Ask prompt_;
-  Ask decodes_;
+  double decodes_us(std::int64_t sequences, std::int64_t queries, std::int64_t keys) {
+    if (queries >= static_cast<std::int64_t>(decoding_.size())) decoding_.resize(static_cast<std::size_t>(queries) + 1);
+    RememberedPairs& values = decoding_[static_cast<std::size_t>(queries)];
+    const double* known = values.find(sequences, keys);
+    return known ? *known : values.keep(sequences, keys, decodes_(sequences, queries, keys));
+  }
+
+  Prompt prompt_;
+  Decodes decodes_;
   double layers_;
   RememberedPairs prompts_;
-  RememberedPairs decoding_;
+  std::vector<RememberedPairs> decoding_;  // by queries of a sequence
 };
 
 // TableTimes.attention_us: the mean context, and a share of the additional time of the longest.
@@ -149,35 +160,113 @@ struct HostTime {
   bool asynchronous = true;
 };
 
+// Products, attention, other kernels and collectives, in microseconds.
+using DeviceParts = std::array<double, 4>;
+
+// The time in which each decoding sequence gets a token of its draft.
+class DraftTime {
+ public:
+  virtual ~DraftTime() = default;
+  virtual DeviceParts microseconds(const BatchShape& shape) = 0;
+};
+
+// What ranks that meet in each layer need beside `IterationTime`.
+struct ExpertTimes {
+  using Layers = std::array<double, 3>;  // products without experts, other kernels and all-reduces of all layers
+
+  Remembered<Layers> layers;
+  Remembered<double> experts;   // by the tokens of all ranks
+  Remembered<double> exchange;  // of all layers, by the tokens of all ranks
+  std::int64_t graph_tokens;
+};
+
 class IterationTime {
  public:
   using Body = std::array<double, 3>;  // products, other kernels and collectives of all layers
   using Ends = std::array<double, 2>;  // head and sampler
 
   IterationTime(std::shared_ptr<AttentionTime> attention, std::function<Body(std::int64_t)> body, std::function<Ends(std::int64_t)> ends,
-                HostTime host)
-      : attention_(std::move(attention)), body_(std::move(body)), ends_(std::move(ends)), host_(host) {}
+                HostTime host, std::shared_ptr<DraftTime> draft = nullptr, std::optional<ExpertTimes> experts = std::nullopt)
+      : attention_(std::move(attention)),
+        body_(std::move(body)),
+        ends_(std::move(ends)),
+        host_(host),
+        draft_(std::move(draft)),
+        experts_(std::move(experts)) {}
 
-  // Seconds of the parts.
+  // Seconds of the parts of one rank.
   Parts step(const BatchShape& shape) {
     const Body& layers = body_(shape.tokens());
-    const Ends& ends = ends_(shape.sampled);
+    const Ends& ends = ends_(shape.sampled + shape.drafts);
     const double attention = attention_->microseconds(shape);
-    const double last = ends[0] + ends[1];
+    const DeviceParts draft = draft_us(shape);
+    const double last = ends[0] + ends[1] + sum_of(draft);
     const double body = layers[0] + layers[1] + attention + layers[2];
-    double host = host_.microseconds + host_.per_sequence * static_cast<double>(shape.sampled);
-    if (host_.asynchronous) host = std::max(0.0, host - (body + last));
-    const Parts parts{layers[0] + ends[0], attention, layers[1] + ends[1], layers[2], host};
+    return seconds({layers[0] + ends[0] + draft[0], attention + draft[1], layers[1] + ends[1] + draft[2], layers[2] + draft[3],
+                    host_us(shape.sampled, body + last)});
+  }
+
+  // The same of ranks that wait for each other in each layer with experts, and at the end.
+  void step_together(const std::vector<BatchShape>& shapes, std::vector<Parts>& parts);
+
+ private:
+  static Parts seconds(const Parts& microseconds) {
     Parts result;
-    std::transform(parts.begin(), parts.end(), result.begin(), [](double each) { return each * 1e-6; });
+    std::transform(microseconds.begin(), microseconds.end(), result.begin(), [](double each) { return each * 1e-6; });
     return result;
   }
 
- private:
+  DeviceParts draft_us(const BatchShape& shape) {
+    if (!shape.drafts || !draft_) return {};
+    DeviceParts result = draft_->microseconds(shape.drafting());
+    for (double& each : result) each *= shape.draft_rounds();
+    return result;
+  }
+
+  double host_us(std::int64_t sampled, double device) const {
+    const double host = host_.microseconds + host_.per_sequence * static_cast<double>(sampled);
+    return host_.asynchronous ? std::max(0.0, host - device) : host;
+  }
+
   std::shared_ptr<AttentionTime> attention_;
   Remembered<Body> body_;
   Remembered<Ends> ends_;
   HostTime host_;
+  std::shared_ptr<DraftTime> draft_;
+  std::optional<ExpertTimes> experts_;
+};
+
+// Another layer of the model with the head: all but attention by the sequences.
+class LayerDraft final : public DraftTime {
+ public:
+  using Rest = std::array<double, 3>;  // products, other kernels and collectives
+
+  LayerDraft(std::shared_ptr<AttentionTime> attention, std::function<Rest(std::int64_t)> rest, std::int64_t layers)
+      : attention_(std::move(attention)), rest_(std::move(rest)), layers_(static_cast<double>(layers)) {}
+
+  DeviceParts microseconds(const BatchShape& shape) override {
+    const Rest& rest = rest_(shape.decodes);
+    return {rest[0], attention_->microseconds(shape) / layers_, rest[1], rest[2]};
+  }
+
+ private:
+  std::shared_ptr<AttentionTime> attention_;
+  Remembered<Rest> rest_;
+  double layers_;
+};
+
+// An iteration of a smaller model.
+class ModelDraft final : public DraftTime {
+ public:
+  explicit ModelDraft(std::shared_ptr<IterationTime> model) : model_(std::move(model)) {}
+
+  DeviceParts microseconds(const BatchShape& shape) override {
+    const Parts parts = model_->step(shape);
+    return {parts[0] * 1e6, parts[1] * 1e6, parts[2] * 1e6, parts[3] * 1e6};
+  }
+
+ private:
+  std::shared_ptr<IterationTime> model_;
 };
 
 }  // namespace astra::serving

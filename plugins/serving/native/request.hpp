@@ -37,6 +37,7 @@ struct Sequence : Request {
   Tokens generated = 0;
   Tokens capacity = 0;
   Tokens cached = 0;
+  Tokens drafts = 0;  // drafted tokens, which the next iteration verifies
   Number preemptions = 0;
   Number instance = -1;
   Shed shed = Shed::kNo;

@@ -30,6 +30,7 @@ Scheduler::Planned Scheduler::plan_running(Batch& batch) {
     Sequence& sequence = *running[position];
     Tokens tokens = sequence.missing();
     if (tokens == 1) {
+      if (drafts_) left.budget -= draft(sequence, left.budget - 1);
       if (sequence.computed < sequence.capacity) {
         batch.emplace_back(&sequence, 1);
         --left.budget;
@@ -44,7 +45,7 @@ Scheduler::Planned Scheduler::plan_running(Batch& batch) {
       const std::size_t place = victim();
       const bool is_own = running[place] == &sequence;
       if (place < position) {  // every sequence before this one is in the batch
-        left.budget += batch[place].second;
+        left.budget += batch[place].second + running[place]->drafts;
         batch.erase(batch.begin() + static_cast<std::ptrdiff_t>(place));
         --position;
       }
@@ -56,6 +57,12 @@ Scheduler::Planned Scheduler::plan_running(Batch& batch) {
     ++position;
   }
   return left;
+}
+
+Tokens Scheduler::draft(Sequence& sequence, std::int64_t budget) {
+  const auto drafts = sequence.generated ? static_cast<Tokens>(std::min<std::int64_t>(drafts_, budget)) : 0;
+  sequence.drafts = drafts > 0 && cache.grow(sequence, sequence.total + drafts) ? drafts : 0;
+  return sequence.drafts;
 }
 
 std::size_t Scheduler::victim() const {
@@ -70,6 +77,7 @@ void Scheduler::preempt(std::size_t place) {
   running.erase(running.begin() + static_cast<std::ptrdiff_t>(place));
   cache.release(sequence, true);
   sequence.computed = 0;
+  sequence.drafts = 0;
   ++sequence.preemptions;
   preempted.push_back(&sequence);
   if (by_priority_) {

@@ -18,7 +18,9 @@ struct Limits {
 
 class Scheduler {
  public:
-  Scheduler(KvCache cache, Limits limits, bool by_priority) : cache(std::move(cache)), limits_(limits), by_priority_(by_priority) {}
+  // `drafts`: the most tokens that are drafted for each sequence that decodes.
+  Scheduler(KvCache cache, Limits limits, bool by_priority, Tokens drafts)
+      : cache(std::move(cache)), limits_(limits), drafts_(drafts), by_priority_(by_priority) {}
   virtual ~Scheduler() = default;
 
   void add(Sequence& sequence);
@@ -45,8 +47,11 @@ class Scheduler {
   // Give a sequence the blocks that match it, and those of the tokens behind them.
   void start(Sequence& sequence, const std::vector<std::int32_t>& matching, Tokens tokens);
   void enter(Sequence& sequence);
+  // Tokens that are drafted for a sequence that decodes: as many as the budget has, and none if there are no blocks for them.
+  Tokens draft(Sequence& sequence, std::int64_t budget);
 
   Limits limits_;
+  Tokens drafts_;
   bool steady_ = false;
 
  private:

@@ -1,9 +1,9 @@
 """The loop of a fleet in C++ (`native/`), for what most experiments have; the other loop has everything, and gives the same results.
 
-In C++ are instances of one rank and one stage for prompts and answers, the scheduler `vllm`, the cache with its contents, all routers,
-jumps, and the figures of requests. Times of kernels and collectives come from Python, once for each shape. Not in C++ are
-policies of plugins, several models, instances for prompts or answers alone, pipelines, ranks that share experts, drafts, adapters,
-memories behind the cache, autoscaling and timelines.
+In C++ are instances for prompts and answers, also those that share experts, all schedulers, drafts, the cache with its contents, all
+routers, jumps, and the figures of requests. Times of kernels and collectives come from Python, once for each shape, and plans of policies
+of plugins. Not in C++ are several models, instances for prompts or answers alone, pipelines, adapters, memories behind the cache,
+autoscaling and timelines.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from astra_sim import PluginError
 from astra_sim_serving.batch import BatchShape
 from astra_sim_serving.fleet import ServingFleet
 from astra_sim_serving.instance import InstanceTotals, ServingInstance
-from astra_sim_serving.iteration_time import FormulaTimes, IterationTime, KernelTimes, TableTimes
+from astra_sim_serving.iteration_time import FormulaTimes, IterationTime, KernelTimes, LayerDraft, ModelDraft, TableTimes
 from astra_sim_serving.lengths import LengthSampler
 from astra_sim_serving.policies import PolicyScheduler
 from astra_sim_serving.policies_in_core import policy_in_core
@@ -47,6 +47,7 @@ class CompiledFleet:
     sequences: RecordedSequences
     gaps: RecordedGaps
     on_progress: Callable[[float, int], None] | None
+    outcomes: _core.Speculation | None
     scaler: None = None
     hand_over: None = None
     models: dict[int, str] = attrs.field(factory=dict)
@@ -74,6 +75,8 @@ class CompiledFleet:
             each.totals = InstanceTotals(*self.core.totals(each.number))
             scheduler = each.scheduler
             scheduler.cache.free_blocks, scheduler.hit_tokens, scheduler.looked_up_tokens = self.core.scheduler_totals(each.number)
+            if each.speculation is not None and self.outcomes is not None:
+                each.speculation.drafted, each.speculation.accepted = self.outcomes.drafted, self.outcomes.accepted
 
 
 def compile_fleet(
@@ -85,15 +88,17 @@ def compile_fleet(
         return None
     drawn = requests if isinstance(requests, DrawnRequests) else None
     known = [] if drawn is not None else list(requests)
+    instances = [each for replica in fleet.replicas for each in replica.instances]
+    speculation = instances[0].speculation
+    outcomes = None if speculation is None else module.Speculation(speculation.acceptance, seed & _WORDS)
     try:
         columns = _columns_of(known) if drawn is None else _drawn_columns(module, drawn)
-        core = _core_of(module, fleet, policy, prefix_beta, seed)
+        core = _core_of(module, fleet, policy, prefix_beta, seed, outcomes)
         if columns.limit >= module.MOST_TOKENS:
             raise OverflowError(f"answers of up to {columns.limit} tokens")
         core.add_requests(*attrs.astuple(columns))
     except OverflowError:
         return None
-    instances = [each for replica in fleet.replicas for each in replica.instances]
     if policy == "session":  # it looks at nothing else
         core.choose([fleet.route(each, instances).number for each in drawn or known])
 
@@ -102,11 +107,13 @@ def compile_fleet(
             return drawn.at(number, arrival)
         return known[number] if known[number].arrival == arrival else attrs.evolve(known[number], arrival=arrival)
 
-    return CompiledFleet(core, instances, RecordedSequences(core, request_at), RecordedGaps(core), fleet.on_progress)
+    return CompiledFleet(core, instances, RecordedSequences(core, request_at), RecordedGaps(core), fleet.on_progress, outcomes)
 
 
-def _core_of(module: ModuleType, fleet: ServingFleet, policy: str, prefix_beta: float, seed: int) -> _core.Fleet:
-    """The instances of a fleet, and its router. Raises OverflowError if a number is too large."""
+def _core_of(
+    module: ModuleType, fleet: ServingFleet, policy: str, prefix_beta: float, seed: int, outcomes: _core.Speculation | None
+) -> _core.Fleet:
+    """The instances of a fleet, the outcomes of their drafts, and its router. Raises OverflowError if a number is too large."""
     core: _core.Fleet = module.Fleet(
         fleet.concurrency or 0,
         fleet.front_end_s,
@@ -118,15 +125,16 @@ def _core_of(module: ModuleType, fleet: ServingFleet, policy: str, prefix_beta: 
     )
     times = _CompiledTimes(module)
     for replica in fleet.replicas:
-        (instance,) = replica.instances
-        cache, limits = instance.scheduler.cache, instance.scheduler.limits
-        if cache.block_tokens >= module.MOST_TOKENS or cache.blocks * cache.block_tokens >= _MOST_CACHED:
-            raise OverflowError(f"{cache.blocks} blocks of {cache.block_tokens} tokens")
-        core.add_instance(
-            times.of(replica.time), cache.blocks, cache.block_tokens, cache.prefix_caching, limits.sequences, limits.tokens,
-            limits.prefill_tokens, instance.scheduler.by_priority, replica.jumps, policy_in_core(module, instance.scheduler),
-            instance.scheduler.what,
-        )  # fmt: skip
+        for instance in replica.instances:
+            scheduler = instance.scheduler
+            cache, limits = scheduler.cache, scheduler.limits
+            if cache.block_tokens >= module.MOST_TOKENS or cache.blocks * cache.block_tokens >= _MOST_CACHED:
+                raise OverflowError(f"{cache.blocks} blocks of {cache.block_tokens} tokens")
+            core.add_instance(
+                cache.blocks, cache.block_tokens, cache.prefix_caching, limits.sequences, limits.tokens, limits.prefill_tokens,
+                scheduler.by_priority, scheduler.drafts, policy_in_core(module, scheduler), scheduler.what, outcomes,
+            )  # fmt: skip
+        core.add_replica(len(replica.instances), times.of(replica.time), replica.jumps)
     return core
 
 
@@ -146,13 +154,14 @@ def _is_plain(fleet: ServingFleet) -> bool:
 
 
 def _is_plain_replica(replica: Replica) -> bool:
-    if len(replica.instances) > 1 or replica.time.sharding.pipeline > 1 or replica.time.adapters is not None:
+    """Whether the compiled loop has all that a replica has."""
+    time = replica.time
+    if time.sharding.pipeline > 1 or time.adapters is not None or not isinstance(time.kernels, (FormulaTimes, TableTimes)):
         return False
-    (instance,) = replica.instances
-    scheduler = instance.scheduler
-    if type(scheduler) not in (InstanceScheduler, PolicyScheduler) or scheduler.drafts or scheduler.cache.tiers is not None:
-        return False
-    return instance.adapters is None and instance.speculation is None and isinstance(replica.time.kernels, (FormulaTimes, TableTimes))
+    return all(
+        type(each.scheduler) in (InstanceScheduler, PolicyScheduler) and each.scheduler.cache.tiers is None and each.adapters is None
+        for each in replica.instances
+    )
 
 
 class _CompiledTimes:
@@ -169,10 +178,26 @@ class _CompiledTimes:
             kernels = time.kernels
             if id(kernels) not in self._attention:
                 self._attention[id(kernels)] = self._attention_of(kernels)
+            attention = self._attention[id(kernels)]
+            together = None
+            if time.sharding.data > 1:
+                together = self._module.ExpertTimes(time.rank_us, kernels.experts_us, time.exchanges_us, time.graph_tokens)
             self._times[id(time)] = self._module.IterationTime(
-                self._attention[id(kernels)], time.body_us, kernels.head_us, time.host_us, time.host_us_per_sequence, time.asynchronous
-            )
+                attention, time.body_us, kernels.head_us, time.host_us, time.host_us_per_sequence, time.asynchronous,
+                self._draft_of(time, attention), together,
+            )  # fmt: skip
         return self._times[id(time)]
+
+    def _draft_of(self, time: IterationTime, attention: object) -> object:
+        """The time of drafts; None if they take none."""
+        draft = time.draft
+        if isinstance(draft, ModelDraft):
+            return self._module.ModelDraft(self.of(draft.model))
+        if isinstance(draft, LayerDraft):
+            rest = draft.time.layer_rest_us
+            return self._module.LayerDraft(attention, lambda sequences: rest(max(1, sequences), sequences), time.model.layers)
+        assert draft is None
+        return None
 
     def _attention_of(self, kernels: KernelTimes) -> object:
         if isinstance(kernels, FormulaTimes):
@@ -180,8 +205,10 @@ class _CompiledTimes:
         assert isinstance(kernels, TableTimes)
         tables = kernels
 
-        def context_us(chunk: int, pairs: float, decodes: int, kv_tokens: int, kv_longest: int, sampled: int, kv: float) -> float:
-            return tables.context_us(BatchShape(chunk, pairs, decodes, kv_tokens, kv_longest, sampled), kv)
+        def context_us(
+            chunk: int, pairs: float, decodes: int, kv_tokens: int, kv_longest: int, sampled: int, drafts: int, kv: float
+        ) -> float:
+            return tables.context_us(BatchShape(chunk, pairs, decodes, kv_tokens, kv_longest, sampled, drafts), kv)
 
         return self._module.TableAttention(context_us, tables.skew, tables.least_chunk)
 

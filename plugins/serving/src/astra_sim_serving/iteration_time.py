@@ -179,9 +179,9 @@ class FormulaTimes:
         """Attention of a layer of a chunk of a prompt behind a cached context."""
         return self._counted(lambda: self.formulas.prompt_us(queries, context))
 
-    def decodes_us(self, sequences: int, keys: int) -> float:
-        """Attention of a layer of sequences that decode without drafts."""
-        return self._counted(lambda: self.formulas.sequences_us(sequences, 1, keys))
+    def decodes_us(self, sequences: int, queries: int, keys: int) -> float:
+        """Attention of a layer of sequences that decode, with some queries and keys each."""
+        return self._counted(lambda: self.formulas.sequences_us(sequences, queries, keys))
 
     def _counted(self, time: Callable[[], float]) -> float:
         """A time of attention, with which the kernels are counted that were not known before."""
@@ -271,8 +271,17 @@ class IterationTime:
 
     def body_us(self, tokens: int) -> tuple[float, float, float]:
         """Products, other kernels but attention, and all-reduces of all layers."""
+        gemm, other, collective = self.rank_us(tokens)
+        return gemm + self.kernels.experts_us(tokens), other, collective
+
+    def rank_us(self, tokens: int) -> tuple[float, float, float]:
+        """The same without experts: what each rank does by itself."""
         gemm, other = self.kernels.layers_us(tokens)
-        return gemm + self.kernels.experts_us(tokens), other, self._reductions_us(tokens)
+        return gemm, other, self._reductions_us(tokens)
+
+    def exchanges_us(self, tokens: int) -> float:
+        """The exchanges with the experts of all layers, of the tokens of all ranks."""
+        return self._exchange_us(tokens / self.sharding.data) * self._expert_layers
 
     def _together(self, shapes: Sequence[BatchShape]) -> IterationStep:
         """The same of ranks that meet in each layer with experts: all wait there for the slowest, and for the slowest at the end.
@@ -292,7 +301,7 @@ class IterationTime:
         slowest = max(map(sum, zip(map(sum, layers), attention, reductions, strict=True)))
         last = max(sum(end) + sum(draft) for end, draft in zip(ends, drafts, strict=True))
         experts = kernels.experts_us(sum(tokens))
-        body = slowest + experts + self._exchange_us(sum(tokens) / len(tokens)) * self._expert_layers
+        body = slowest + experts + self.exchanges_us(sum(tokens))
         host = self._host_us(max(shape.sampled for shape in shapes), body + last) + max(map(self._loads_us, shapes))
         stages, send = self._stages(host, body, last, most) if self.sharding.pipeline > 1 else ((), 0.0)
         whole = body + last + send * (self.sharding.pipeline - 1)
@@ -304,12 +313,17 @@ class IterationTime:
 
     def layer_us(self, shape: BatchShape) -> tuple[float, float, float, float]:
         """Products, attention, other kernels and collectives of the last layer for a batch, with the head."""
-        layers, of_experts, tokens = self.model.layers, self._expert_layers, max(1, shape.tokens)
+        gemm, other, collective = self.layer_rest_us(max(1, shape.tokens), shape.sampled)
+        return gemm, self.kernels.attention_us(shape) / self.model.layers, other, collective
+
+    def layer_rest_us(self, tokens: int, sampled: int) -> tuple[float, float, float]:
+        """Products, other kernels and collectives of the last layer, with the head for some sequences."""
+        layers, of_experts = self.model.layers, self._expert_layers
         gemm, other = self.kernels.layers_us(tokens)
-        head, sampler = self.kernels.head_us(shape.sampled)
+        head, sampler = self.kernels.head_us(sampled)
         experts = self.kernels.experts_us(tokens * self.sharding.data) / of_experts if of_experts else 0.0
         collective = self._reductions_us(tokens) / layers + (self._exchange_us(tokens) if of_experts else 0.0)
-        return gemm / layers + experts + head, self.kernels.attention_us(shape) / layers, other / layers + sampler, collective
+        return gemm / layers + experts + head, other / layers + sampler, collective
 
     def _adapters_us(self, shape: BatchShape) -> float:
         """The products of adapters."""
@@ -354,3 +368,26 @@ class IterationTime:
         stages[0] += first
         stages[-1] += last
         return [each * _S for each in stages], self.send_us(tokens * self.model.hidden * ACTIVATION_BYTES)
+
+
+@attrs.frozen(eq=False)
+class LayerDraft:
+    """Drafts by one more layer of the model, and its head."""
+
+    time: IterationTime
+
+    def __call__(self, shape: BatchShape) -> tuple[float, float, float, float]:
+        """Microseconds in which each decoding sequence gets a token."""
+        return self.time.layer_us(shape)
+
+
+@attrs.frozen(eq=False)
+class ModelDraft:
+    """Drafts by iterations of another model."""
+
+    model: IterationTime
+
+    def __call__(self, shape: BatchShape) -> tuple[float, float, float, float]:
+        """Microseconds in which each decoding sequence gets a token."""
+        gemm, attention, other, collective, _ = self.model.step([shape]).parts[0]
+        return gemm * 1e6, attention * 1e6, other * 1e6, collective * 1e6

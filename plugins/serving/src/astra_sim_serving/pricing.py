@@ -9,10 +9,9 @@ from astra_sim import InputError
 from astra_sim.compute import Compute
 from astra_sim.models import ModelDescription
 
-from astra_sim_serving.batch import BatchShape
 from astra_sim_serving.collectives import CommunicationTimes, OfBytes, OfTokens, exchange_of_tokens
 from astra_sim_serving.formulas import KernelFormulas
-from astra_sim_serving.iteration_time import DraftTime, FormulaTimes, IterationTime, KernelTimes, TableTimes
+from astra_sim_serving.iteration_time import DraftTime, FormulaTimes, IterationTime, KernelTimes, LayerDraft, ModelDraft, TableTimes
 from astra_sim_serving.lora import AdapterTimes, adapter_bytes
 from astra_sim_serving.model_memory import Sharding
 from astra_sim_serving.options import PoolOptions
@@ -78,7 +77,7 @@ class Pricing:
         if speculative is None or speculative.draft == "ngram":
             return None
         if speculative.draft == "mtp":
-            return time.layer_us
+            return LayerDraft(time)
         assert self.parts.draft_model is not None
         sharding = Sharding(time.sharding.tensor)
         formulas = self._formulas(self.parts.draft_model, sharding, compute)
@@ -86,13 +85,7 @@ class Pricing:
             raise InputError(
                 f"{self.parts.where}: serving.speculative.draft is {speculative.draft!r} and there is no compute model for its kernels"
             )
-        model = IterationTime(FormulaTimes(formulas, self.parts.counts), self.parts.draft_model, sharding, time.all_reduce_us)
-
-        def of_model(shape: BatchShape) -> tuple[float, float, float, float]:
-            gemm, attention, other, collective, _ = model.step([shape]).parts[0]
-            return gemm * 1e6, attention * 1e6, other * 1e6, collective * 1e6
-
-        return of_model
+        return ModelDraft(IterationTime(FormulaTimes(formulas, self.parts.counts), self.parts.draft_model, sharding, time.all_reduce_us))
 
     def _graph_tokens(self, pool: PoolOptions) -> int:
         """Tokens up to which the device runs graphs, which vLLM captures for up to twice as many as there are sequences."""

@@ -126,12 +126,12 @@ class RecordedSequences(Sequence[RequestSequence]):
     def _at(self, number: int) -> RequestSequence:
         """The state of a request."""
         (
-            arrival, total, computed, generated, capacity, cached, preemptions, instance, scheduled, first_token, last_token, shed,
+            arrival, total, computed, generated, capacity, cached, drafts, preemptions, instance, scheduled, first_token, last_token, shed,
             preempted_at, preempted_s, preempted_before_first_s, mark, prefill_parts, decode_parts,
         ) = self.core.sequence(number)  # fmt: skip
         request = self.request_at(number, arrival)
         spent = Spent(preempted_at, preempted_s, preempted_before_first_s, mark, prefill_parts, decode_parts)
         return RequestSequence(
-            request, total, request.output, computed, generated, capacity=capacity, cached=cached, preemptions=preemptions,
+            request, total, request.output, computed, generated, capacity=capacity, cached=cached, drafts=drafts, preemptions=preemptions,
             instance=instance, scheduled=scheduled, first_token=first_token, last_token=last_token, spent=spent, shed=SHED_REASONS[shed],
         )  # fmt: skip
