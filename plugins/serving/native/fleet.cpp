@@ -113,7 +113,7 @@ void Fleet::arrive(std::int64_t number) {
 }
 
 void Fleet::enqueue(Sequence& sequence) {
-  const std::size_t number = route(sequence);
+  const std::size_t number = router_(sequence);
   Instance& instance = *instances_[number];
   sequence.instance = static_cast<Number>(number);
   sequence.shed = refusal(sequence, instance);
@@ -166,8 +166,6 @@ void Fleet::wake(std::size_t number) {
   is_woken_[number] = 1;
   push(now_, Kind::kBegin, static_cast<std::int64_t>(number));
 }
-
-std::size_t Fleet::route(const Sequence& sequence) { return router_(sequence); }
 
 std::size_t Fleet::least_loaded() const {
   std::size_t best = 0;

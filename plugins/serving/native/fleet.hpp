@@ -90,7 +90,6 @@ class Fleet {
   void ended();
   void wake(std::size_t number);
   Shed refusal(const Sequence& sequence, const Instance& instance) const;
-  std::size_t route(const Sequence& sequence);
   std::size_t least_loaded() const;
   std::size_t two_choices(const Sequence& sequence) const;
   std::size_t with_prefix(const Sequence& sequence) const;

@@ -200,6 +200,7 @@ class _CompiledTimes:
         return None
 
     def _attention_of(self, kernels: KernelTimes) -> object:
+        """The times of attention in C++, which ask these for shapes that are new."""
         if isinstance(kernels, FormulaTimes):
             return self._module.FormulaAttention(kernels.prompt_us, kernels.decodes_us, kernels.formulas.model.layers)
         assert isinstance(kernels, TableTimes)
