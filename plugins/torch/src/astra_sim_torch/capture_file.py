@@ -10,8 +10,9 @@ order in which the host issued them:
 * `send`, `receive`: `bytes`, `peer` in the `group`, `tag`, `work`
 * `wait`: the stream waits for `work`
 * `mark`, `wait_mark`: the work issued to the stream so far is `mark`; the stream waits for it
+* `allocate`, `free` (since version 2): the `storage` of tensors, of some `bytes`, and what it `holds`; those that a step finds come first
 
-All have the `stream` that they are issued to; kernels and communication the `phase` (forward, backward, optimizer), the `module` of the
+All have the `stream` that they are issued to; kernels, communication and storages the `phase` (forward, backward, optimizer), the `module` of the
 model, and the `line` of the script.
 """
 
@@ -27,7 +28,10 @@ import attrs
 from astra_sim import InputError
 from astra_sim.files import parse_json, read_packed_text
 
-FORMAT, VERSION = "astra torch capture", 1
+FORMAT, VERSIONS = "astra torch capture", (1, 2)
+HELD = ("parameters", "gathered", "gradients", "optimizer", "activations", "inputs", "communication", "temporaries")
+"""What a storage may hold; `gathered` are parameters that FSDP has gathered, `communication` other buffers of it."""
+
 _NUMBERS: Mapping[str, tuple[str, ...]] = {
     "kernel": ("flops", "read", "write"),
     "collective": ("bytes", "work"),
@@ -36,6 +40,8 @@ _NUMBERS: Mapping[str, tuple[str, ...]] = {
     "wait": ("work",),
     "mark": ("mark",),
     "wait_mark": ("mark",),
+    "allocate": ("storage", "bytes"),
+    "free": ("storage",),
 }
 """The fields of each kind of event that must be non-negative integers, besides `stream`."""
 
@@ -86,8 +92,8 @@ def parse_capture(text: str, path: str) -> RankCapture:
     table = parse_json(head, path, 1)
     if not isinstance(table, dict) or table.get("format") != FORMAT:
         raise InputError(f'{path}: line 1: expected the head of a capture, {{"format": "{FORMAT}", ...}}')
-    if table.get("version") != VERSION:
-        raise InputError(f"{path}: line 1: version is {table.get('version')!r}; expected {VERSION}")
+    if table.get("version") not in VERSIONS:
+        raise InputError(f"{path}: line 1: version is {table.get('version')!r}; expected {' or '.join(map(str, VERSIONS))}")
     world, rank = (_whole(table.get(key), f"{path}: line 1: {key}") for key in ("world", "rank"))
     if rank >= world:
         raise InputError(f"{path}: line 1: rank is {rank}; expected less than world, which is {world}")
@@ -118,6 +124,8 @@ def _event(line: str, path: str, number: int, groups: Mapping[str, Any]) -> Mapp
             _whole(value, f"{where}: {key}", 1)
     if kind in ("collective", "send", "receive") and event.get("group") not in groups:
         raise InputError(f"{where}: group is {event.get('group')!r}; expected one of the head: {', '.join(groups) or 'it has none'}")
+    if kind == "allocate" and event.get("holds") not in HELD:
+        raise InputError(f"{where}: holds is {event.get('holds')!r}; expected one of {', '.join(HELD)}")
     result: Mapping[str, Any] = event
     return result
 

@@ -8,6 +8,7 @@ wait on their own stream.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -17,6 +18,7 @@ from astra_sim.graph import Communicate, Compute, Operation, Pass, Receive, Send
 from astra_sim.schedule import Collective, Peer
 
 from astra_sim_torch.capture_file import RankCapture
+from astra_sim_torch.memory import MEMORY_EVENTS, LiveMemory
 from astra_sim_torch.ranks import Members, targets
 
 _COLLECTIVES = {
@@ -75,7 +77,11 @@ class TorchRankProgram:
         self.kernel_bytes = 0
         self.kernels = 0
         self.communicated: dict[str, int] = {}
-        self._capture, self._layers, self._duration = capture, layers, duration
+        self.memory: list[tuple[int, int, str]] = []
+        """Changes of memory: the operation after which it changes (-1: the start), the bytes, and their kind."""
+        self._held: Counter[str] = Counter()
+        self._last_kernel = -1
+        self.capture, self._layers, self._duration = capture, layers, duration
         self._members = {name: members(name) for name in {each["group"] for each in capture.events if each["kind"] == "collective"}}
         self._start: frozenset[int] = frozenset()
 
@@ -86,8 +92,16 @@ class TorchRankProgram:
         self._marks: dict[int, _Stream] = {}
         self._works: dict[int, int | None] = {}
         self._last_in_group: dict[str, int] = {}
-        for event in self._capture.events:
-            self._event(event, self._streams.setdefault(event["stream"], _Stream(self._start)))
+        self.memory += [(self._last_kernel, -size, kind) for kind, size in self._held.items()]  # a step says what it finds
+        self._held.clear()
+        live = LiveMemory()
+        for event in self.capture.events:
+            if event["kind"] in MEMORY_EVENTS:
+                size, allocation = live.change(event)
+                self._held[allocation["holds"]] += size
+                self.memory.append((self._last_kernel, size, allocation["holds"]))
+            else:
+                self._event(event, self._streams.setdefault(event["stream"], _Stream(self._start)))
         end = _Stream()
         for stream in self._streams.values():
             end.join(stream)
@@ -125,15 +139,17 @@ class TorchRankProgram:
         name = f"{event.get('op', 'kernel')} {event.get('line', '')}".rstrip()
         number = self._add(Compute(after, self._duration(event), layer, training_pass, self._iteration, name=name))
         stream.kernels, stream.pending = frozenset({number}), frozenset()
+        if event["stream"] == DEFAULT_STREAM:
+            self._last_kernel = number
 
     def _collective(self, event: Mapping[str, Any], stream: _Stream) -> None:
         """Write a collective; one of a group of one rank is none."""
         op, group = event["op"], event["group"]
         if op not in _COLLECTIVES:
-            raise InputError(f"{self._capture.path}: the collective {op!r} is not known; expected one of {', '.join(_COLLECTIVES)}")
+            raise InputError(f"{self.capture.path}: the collective {op!r} is not known; expected one of {', '.join(_COLLECTIVES)}")
         members = self._members[group]
         self._works[event["work"]] = None
-        size = event["bytes"] // (len(self._capture.groups[group]) if op in _DIVIDED else 1)
+        size = event["bytes"] // (len(self.capture.groups[group]) if op in _DIVIDED else 1)
         if not size or (not members.dimensions and members.group is None):
             return
         self.communicated[op] = self.communicated.get(op, 0) + size
@@ -156,7 +172,7 @@ class TorchRankProgram:
 
     def _message(self, event: Mapping[str, Any], stream: _Stream) -> None:
         other = targets(self._capture, event["group"], event["peer"])
-        peer = Peer("shift", other - self._capture.rank).normal(self._capture.world)
+        peer = Peer("shift", other - self.capture.rank).normal(self.capture.world)
         layer, _ = self._layers.of(event)
         after = tuple(sorted(stream.kernels | stream.pending))
         kind = Send if event["kind"] == "send" else Receive

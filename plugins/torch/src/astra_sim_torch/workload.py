@@ -12,7 +12,8 @@ from astra_sim.context import Context
 from astra_sim.graph import ExecutionGraph, Figure, NpuProgram, ProgramTimes
 from astra_sim.shapes import Attention, Gemm
 
-from astra_sim_torch.capture_file import load_captures
+from astra_sim_torch.capture_file import RankCapture, load_captures
+from astra_sim_torch.memory import MOST_ROWS, DeviceMemory, MemoryFigures, over_time, peak_of
 from astra_sim_torch.program import TorchLayers, TorchRankProgram
 from astra_sim_torch.ranks import TorchRanks
 
@@ -37,15 +38,26 @@ def torch_capture(options: CaptureOptions, context: Context) -> ExecutionGraph:
         for iteration in range(context.run.passes):
             program.write(iteration)
         programs.append((program, stands_for))
-    first, *others = sorted(programs, key=lambda each: each[1][0])
+    programs.sort(key=lambda each: each[1][0])
+    first, *others = programs
     return ExecutionGraph(
         tuple(first[0].operations),
         tuple(ranks.dimensions) or context.platform.logical_dimensions(),
         tuple(layers.names),
         footprint_bytes=max((sum(capture.peak_bytes.values()) for capture in captures), default=0) or None,
         others=tuple(NpuProgram(tuple(program.operations), members) for program, members in others),
-        figures=_TorchFigures(first[0], captures[0].peak_bytes, context.run.passes),
+        figures=_TorchFigures([program for program, _ in programs], captures[0], _memory_of(programs, context), context.run.passes),
     )
+
+
+def _memory_of(programs: Sequence[tuple[TorchRankProgram, list[int]]], context: Context) -> MemoryFigures | None:
+    """The memory of all programs, with a warning if it is more than the device has; None if a capture does not have it."""
+    peaks = [peak for program, _ in programs if (peak := peak_of(program.capture)) is not None]
+    if len(peaks) < len(programs):
+        return None
+    memory = MemoryFigures(peaks, DeviceMemory.of(context.compute))
+    memory.warn(programs[0][0].capture.path)
+    return memory
 
 
 class _TorchDurations:
@@ -91,18 +103,30 @@ def _shape(event: Mapping[str, Any]) -> Gemm | Attention | None:
 
 
 class _TorchFigures:
-    """The compute and communication of a rank in one step."""
+    """The compute and communication of NPU 0 in one step, and the memory of all programs."""
 
-    def __init__(self, program: TorchRankProgram, peak_bytes: Mapping[str, int], passes: int) -> None:
-        self._program, self._peak_bytes, self._passes = program, peak_bytes, max(1, passes)
+    def __init__(self, programs: Sequence[TorchRankProgram], capture: RankCapture, memory: MemoryFigures | None, passes: int) -> None:
+        self._programs, self._capture, self._memory, self._passes = programs, capture, memory, max(1, passes)
 
     def __call__(self, times: Sequence[ProgramTimes], finish_ps: int) -> Mapping[str, Any]:
-        program, passes = self._program, self._passes
+        program, passes = self._programs[0], self._passes
+        peak, note = self._capture.peak_bytes, "" if self._memory is None else self._memory.note
         return {
             "flops": Figure(program.flops // passes, "operations of NPU 0 a step", note="a multiply-add is two"),
             "kernels": Figure(program.kernels // passes, "kernels of NPU 0 a step"),
             "kernel_bytes": Figure(program.kernel_bytes // passes, "memory traffic of NPU 0 a step", "bytes"),
-            "memory_bytes": Figure(sum(self._peak_bytes.values()), "memory", "bytes", "tensors of NPU 0 at the peak of the step"),
-            "memory_allocated_in": dict(self._peak_bytes),
+            "memory_bytes": Figure(sum(peak.values()), "memory", "bytes", f"tensors of NPU 0 at the peak of the step{note}"),
+            "memory_allocated_in": dict(peak),
             "collective_input_bytes": {name: size // passes for name, size in sorted(program.communicated.items())},
+            **self._of_memory(times, finish_ps),
         }
+
+    def _of_memory(self, times: Sequence[ProgramTimes], finish_ps: int) -> dict[str, Any]:
+        """The tables of memory, of the first NPU of each program."""
+        if self._memory is None:
+            return {}
+        npus, most = [each.program.npus[0] for each in times], max(1, MOST_ROWS // len(times))
+        in_time = [
+            row for each, program in zip(times, self._programs, strict=True) for row in over_time(each, program.memory, finish_ps, most)
+        ]
+        return {"memory_peak": self._memory.by_kind(npus), "memory_holders": self._memory.by_holder(npus), "memory_over_time": in_time}

@@ -10,9 +10,12 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
-FORMAT, VERSION = "astra torch capture", 1
+FORMAT, VERSION = "astra torch capture", 2
 
 Event = dict[str, Any]
+
+_IDLE = ("wait", "allocate", "free")
+"""Events of steps in which nothing is done."""
 
 
 class TorchEvents:
@@ -49,7 +52,7 @@ class TorchEvents:
 
     def step(self, number: int) -> tuple[list[Event], dict[str, int]]:
         """The events and the peak of a step, counted from 1, or of the last one that did anything."""
-        filled = [pair for pair in zip(self.steps, self.peaks, strict=False) if any(event["kind"] != "wait" for event in pair[0])]
+        filled = [pair for pair in zip(self.steps, self.peaks, strict=False) if any(event["kind"] not in _IDLE for event in pair[0])]
         return filled[min(number, len(filled)) - 1] if filled else ([], {})
 
     def line(self) -> str:

@@ -72,8 +72,9 @@ class Recorder(TorchDispatchMode):
         name = function._schema.name.partition("::")[2]
         if name == "_local_scalar_dense" and self._fixed is not None and isinstance(args[0], FakeTensor):
             return (float if args[0].dtype.is_floating_point else int)(self._fixed)
-        result = function(*args, **kwargs)
-        self._memory.see(each for each in _tensors(result) if isinstance(each, FakeTensor))
+        # A fake wait makes a tensor, a real one returns its operand.
+        result = args[0] if function is torch.ops._c10d_functional.wait_tensor.default else function(*args, **kwargs)
+        self._memory.see((each for each in _tensors(result) if isinstance(each, FakeTensor)), _tensors((args, kwargs)))
         namespace = function.namespace
         if namespace == "_c10d_functional":
             self._functional(name, args, kwargs, result)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -19,15 +20,29 @@ class Modules:
         self._in_optimizer = 0
         self._has_run = False
         self._lines: dict[str, str] = {}
+        self._recomputing = 0
+        self.on_module: Callable[[torch.nn.Module, Any, str, bool], None] = lambda module, inputs, path, is_outermost: None
+        self.on_optimizer: Callable[[torch.optim.Optimizer], None] = lambda optimizer: None
         events.describe = self.describe
 
     def __enter__(self) -> Modules:
         self._tracker.__enter__()
         torch.nn.modules.module.register_module_forward_pre_hook(self._on_forward)
+        torch.nn.modules.module.register_module_forward_hook(self._after_forward, always_call=True)
         return self
 
-    def _on_forward(self, *_: Any) -> None:
+    def _on_forward(self, module: torch.nn.Module, inputs: Any) -> None:
         self._has_run = True
+        self._recomputing += self.phase == "backward"
+        self.on_module(module, inputs, _path(self._tracker._get_mod_name(module)), len(self._tracker.parents) <= 2)
+
+    def _after_forward(self, *_: Any) -> None:
+        self._recomputing -= self.phase == "backward"
+
+    @property
+    def recomputes(self) -> bool:
+        """Whether a module runs forward within a backward pass, as activation checkpoints do."""
+        return self._recomputing > 0 and self.phase == "backward"
 
     def __exit__(self, *problem: object) -> None:
         self._tracker.__exit__(*problem)
@@ -51,7 +66,7 @@ class Modules:
         if not parents or self.phase == "optimizer":
             return ""
         innermost = max(parents, key=lambda name: (name.count("."), name))  # by name, too: sets have another order in each process
-        return innermost.partition(".")[2] or innermost
+        return _path(innermost)
 
     def describe(self) -> dict[str, str]:
         """Phase, module and line, as events have them."""
@@ -69,12 +84,19 @@ class Modules:
         """Know when an optimizer steps, and call `end_step` when it has."""
         from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-        def begin(*_: Any) -> None:
+        def begin(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+            self.on_optimizer(optimizer)
             self._in_optimizer += 1
 
-        def end(*_: Any) -> None:
+        def end(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+            self.on_optimizer(optimizer)
             self._in_optimizer -= 1
             end_step()
 
         register_optimizer_step_pre_hook(begin)
         register_optimizer_step_post_hook(end)
+
+
+def _path(name: str) -> str:
+    """The path of a module in the one that the script calls, which has its own name."""
+    return name.partition(".")[2] or name

@@ -81,7 +81,7 @@ def _record(options: Any, script: str, events: TorchEvents) -> str | None:
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     modules = Modules(events)
-    memory = TorchMemory(lambda: modules.phase_of_memory)
+    memory = TorchMemory(events, modules)
 
     def end_step() -> None:
         events.end_step(memory.peak)
