@@ -2,12 +2,13 @@
 
 The buckets are those of torch: gradients in the reverse order of the parameters, and from the second pass on in the order in which they
 became ready; the first bucket has at most 1 MiB, others `bucket_cap_mb` (25). A bucket is reduced when all of its gradients are ready, and
-the pass ends when all buckets are reduced.
+the pass ends when all buckets are reduced. Buckets stay in memory, beside the gradients unless these are views of them.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -36,6 +37,18 @@ def _buckets(parameters: Sequence[torch.nn.Parameter], cap: int) -> list[list[to
 
 def _bytes(parameter: torch.nn.Parameter) -> int:
     return int(parameter.numel() * parameter.element_size())
+
+
+def _memory_of(bucket: Sequence[torch.nn.Parameter]) -> torch.Tensor:
+    """The memory of a bucket."""
+    return torch.empty(sum(each.numel() for each in bucket), dtype=bucket[0].dtype)
+
+
+def _view_of(flat: torch.Tensor, bucket: Sequence[torch.nn.Parameter], parameter: torch.nn.Parameter) -> torch.Tensor:
+    """The gradient of a parameter as a part of its bucket."""
+    before = itertools.takewhile(lambda each: each is not parameter, bucket)
+    with torch.no_grad():
+        return flat.as_strided(parameter.size(), parameter.stride(), sum(each.numel() for each in before))
 
 
 class RecordedDataParallel(torch.nn.Module):
@@ -91,6 +104,7 @@ class RecordedDataParallel(torch.nn.Module):
     def _plan(self, order: Sequence[torch.nn.Parameter]) -> None:
         self._bucket_of = {id(each): bucket for bucket in _buckets(order, self._cap) for each in bucket}
         self._missing = {id(bucket): len(bucket) for bucket in self._bucket_of.values()}
+        self._memory = {id(bucket): _memory_of(bucket) for bucket in self._bucket_of.values()}
 
     def _on_gradient(self, parameter: torch.nn.Parameter) -> None:
         """Copy a gradient into its bucket, and reduce the bucket when it is full."""
@@ -102,8 +116,10 @@ class RecordedDataParallel(torch.nn.Module):
         bucket = self._bucket_of[id(parameter)]
         self._missing[id(bucket)] -= 1
         self._copy(_bytes(parameter))
+        flat = self._memory[id(bucket)]
+        if self._views:
+            parameter.grad = _view_of(flat, bucket, parameter)
         if not self._missing[id(bucket)]:
-            flat = torch.empty(sum(each.numel() for each in bucket), dtype=parameter.dtype)
             self._works.append((dist.all_reduce(flat, group=self.process_group, async_op=True), flat))
 
     def _finish(self) -> None:

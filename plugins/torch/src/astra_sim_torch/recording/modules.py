@@ -6,9 +6,39 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.autograd.graph import register_multi_grad_hook
+from torch.utils._pytree import tree_leaves
 from torch.utils.module_tracker import ModuleTracker
 
 from .events import TorchEvents
+
+
+class _Tracker(ModuleTracker):
+    """The tracker of torch, which in a backward pass must not keep what activation checkpoints recompute.
+
+    Its hooks refer to the nodes of the graph that they belong to, so that a graph of which no backward pass is made would stay.
+    """
+
+    def _fw_pre_hook(self, mod: Any, input: Any) -> None:
+        if not self.is_bw:
+            super()._fw_pre_hook(mod, input)
+            return
+        name = self._get_mod_name(mod)
+        self._get_append_fn(name, False)()
+        self._watch(input, self._get_pop_fn(name, True))
+
+    def _fw_post_hook(self, mod: Any, input: Any, output: Any) -> None:
+        if not self.is_bw:
+            super()._fw_post_hook(mod, input, output)
+            return
+        name = self._get_mod_name(mod)
+        self._get_pop_fn(name, False)()
+        self._watch(output, self._get_append_fn(name, True))
+
+    def _watch(self, values: Any, function: Any) -> None:
+        tensors = [each for each in tree_leaves(values) if isinstance(each, torch.Tensor) and each.requires_grad]
+        if tensors:
+            register_multi_grad_hook(tensors, lambda _: function(), mode="any")
 
 
 class Modules:
@@ -16,7 +46,7 @@ class Modules:
 
     def __init__(self, events: TorchEvents) -> None:
         self._events = events
-        self._tracker: Any = ModuleTracker()
+        self._tracker: Any = _Tracker()
         self._in_optimizer = 0
         self._has_run = False
         self._lines: dict[str, str] = {}
