@@ -16,6 +16,7 @@ import pytest
 from astra_sim.command import cli
 from astra_sim.errors import AstraError, InputError, RunError
 from astra_sim_torch.capture_file import load_captures
+from astra_sim_torch.memory import MEMORY_EVENTS, peak_of
 from click.testing import CliRunner
 from support import ROOT
 
@@ -113,9 +114,10 @@ def test_ranks_that_receive_are_recorded_too(tmp_path: Path) -> None:
     (tmp_path / "send.py").write_text(SENDING)
     assert capture("--world", "2", "-o", tmp_path / "out", "--", tmp_path / "send.py").exit_code == 0
     first, second = load_captures(str(tmp_path / "out"))
-    assert [event["kind"] for event in first.events] == ["kernel", "send", "wait"]
-    assert [event["kind"] for event in second.events] == ["kernel", "receive", "wait", "kernel"]
-    assert [event["bytes"] for event in (first.events[1], second.events[1])] == [4000, 4000]
+    sent, received = ([event for event in each.events if event["kind"] not in MEMORY_EVENTS] for each in (first, second))
+    assert [event["kind"] for event in sent] == ["kernel", "send", "wait"]
+    assert [event["kind"] for event in received] == ["kernel", "receive", "wait", "kernel"]
+    assert [event["bytes"] for event in (sent[1], received[1])] == [4000, 4000]
 
 
 PIPELINE = """
@@ -152,35 +154,52 @@ def test_stages_of_a_pipeline_exchange_micro_batches_in_both_directions(tmp_path
     assert result.finish_ns > 5 * 8 * 256 * 4
 
 
-MEMORY = """
-import importlib.util, sys, torch
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.distributed._tools.mem_tracker import MemTracker
-specification = importlib.util.spec_from_file_location("gpt", sys.argv[1])
-gpt = importlib.util.module_from_spec(specification)
-specification.loader.exec_module(gpt)
-tracker = MemTracker()
-with FakeTensorMode(), tracker:
-    model = gpt.Gpt(2, 256, 4)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=True)
-    for _ in range(2):
-        tracker.reset_mod_stats()
-        tokens = torch.randint(0, 1000, (2, 128))
-        torch.nn.functional.cross_entropy(model(tokens).view(-1, 1000), tokens.view(-1)).backward()
-        optimizer.step()
-        optimizer.zero_grad()
-(device,) = tracker.get_tracker_snapshot("peak").values()
-print(device["Total"])
+PARALLELISMS = ["none", "checkpoint", "ddp", "ddp_views", "fsdp", "fsdp_kept", "fsdp_checkpoint", "tp"]
+
+
+@needs_torch
+@pytest.mark.parametrize("parallel", PARALLELISMS)
+def test_the_peak_of_memory_is_that_of_torchs_tracker(parallel: str, tmp_path: Path) -> None:
+    script = str(Path(__file__).with_name("memory_program.py"))
+    words = [PYTHON or sys.executable, script, parallel, "--tracker"]
+    tracked = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert capture("--world", "8", "-o", tmp_path, "--", script, parallel).exit_code == 0
+    (result,) = load_captures(str(tmp_path))
+    peak = peak_of(result)
+    assert peak is not None
+    assert peak.total == sum(result.peak_bytes.values()) == pytest.approx(int(tracked.stdout.split()[-1]), rel=0.01)
+
+
+KINDS = """
+import torch
+from torch import nn
+model = nn.Sequential(nn.Linear(1000, 2000, bias=False), nn.ReLU(), nn.Linear(2000, 10, bias=False)).to("cuda")
+optimizer = torch.optim.Adam(model.parameters())
+for _ in range(2):
+    x = torch.randn(300, 1000, device="cuda")
+    model(x).sum().backward()
+    optimizer.step()
 """
 
 
 @needs_torch
-def test_the_peak_of_memory_is_that_of_torchs_tracker(tmp_path: Path) -> None:
-    script = str(EXAMPLES / "gpt.py")
-    results = subprocess.run([PYTHON or sys.executable, "-c", MEMORY, script], capture_output=True, text=True, check=True)
-    assert capture("--world", "1", "-o", tmp_path, "--", script, "--parallel", "none").exit_code == 0
-    (result,) = load_captures(str(tmp_path))
-    assert sum(result.peak_bytes.values()) == pytest.approx(int(results.stdout), rel=0.01)
+def test_storages_say_what_they_hold_and_for_which_module(tmp_path: Path) -> None:
+    (tmp_path / "kinds.py").write_text(KINDS)
+    assert capture("--world", "1", "-o", tmp_path / "out", "--", tmp_path / "kinds.py").exit_code == 0
+    (result,) = load_captures(str(tmp_path / "out"))
+    sizes: dict[tuple[str, str], set[int]] = {}
+    for event in result.events:
+        if event["kind"] == "allocate" and event["bytes"] > 1024:
+            sizes.setdefault((event["holds"], event["module"]), set()).add(event["bytes"])
+    large, small = 1000 * 2000 * 4, -(-2000 * 10 * 4 // 512) * 512
+    hidden, scores = 300 * 2000 * 4, -(-300 * 10 * 4 // 512) * 512
+    assert sizes.pop(("inputs", "")) == {-(-300 * 1000 * 4 // 512) * 512}
+    assert {kind for kind, module in sizes if module == "0"} >= {"parameters", "gradients", "optimizer", "activations"}
+    assert sizes["parameters", "0"] == sizes["gradients", "0"] == sizes["optimizer", "0"] == {large}
+    assert sizes["parameters", "2"] == sizes["gradients", "2"] == sizes["optimizer", "2"] == {small}
+    assert sizes["activations", "0"] == sizes["activations", "1"] == {hidden}
+    assert sizes["activations", "2"] == {scores}
+    assert large in sizes["temporaries", ""]  # of the optimizer, in which there are no modules
 
 
 GRAPH = """

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
 import astra_sim
 import pytest
+from astra_sim.command import cli
 from astra_sim.errors import InputError
+from astra_sim.files import FileSet
+from astra_sim_report.timeline import write_file
 from astra_sim_torch.capture_file import load_captures
+from click.testing import CliRunner
 from support import ROOT, figures
 
 EXAMPLES = ROOT / "examples" / "pytorch"
@@ -125,6 +130,108 @@ def test_a_second_step_begins_when_the_first_has_ended(tmp_path: Path) -> None:
     assert run(written(tmp_path, [gather(100, 1), kernel(30)]), passes=3).finish_ns == 300
 
 
+# -- Memory
+
+
+def storage(number: int, size: int, holds: str, module: str = "") -> dict[str, Any]:
+    return {"kind": "allocate", "stream": 0, "storage": number, "bytes": size, "holds": holds, "module": module, "line": "train.py:1"}
+
+
+def freed(number: int) -> dict[str, Any]:
+    return {"kind": "free", "stream": 0, "storage": number}
+
+
+MEMORY = [
+    storage(1, 1000, "parameters", "up"),
+    kernel(100),
+    storage(2, 500, "activations", "up"),
+    storage(3, 300, "activations", "down"),
+    kernel(50),
+    freed(2),
+    storage(4, 400, "temporaries"),
+    kernel(25, stream=1),
+    freed(4),
+    kernel(30),
+    freed(3),
+]
+"""At the peak 1000 + 500 + 300 bytes, after 100 ns; 1700 after 150 ns, where the kernel beside the default stream counts for nothing."""
+
+
+def test_memory_at_the_peak_is_told_by_kind_and_module(tmp_path: Path) -> None:
+    result = run(written(tmp_path, MEMORY, version=2))
+    assert [(row["kind"], row["bytes"], row["module"], row["module_bytes"]) for row in result.figures["memory_peak"]] == [
+        ("parameters", 1000, "up", 1000),
+        ("activations", 800, "up", 500),
+    ]
+    assert [(row["module"], row["kind"], row["bytes"]) for row in result.figures["memory_holders"]] == [
+        ("up", "parameters", 1000),
+        ("up", "activations", 500),
+        ("down", "activations", 300),
+    ]
+    assert "device_bytes" not in result.figures["memory_peak"][0]  # the roofline has no memory
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_memory_over_time_follows_the_default_stream(steps: int, tmp_path: Path) -> None:
+    result = run(written(tmp_path, MEMORY, version=2), passes=steps)
+    totals = {row["at_ns"]: row["total_bytes"] for row in result.figures["memory_over_time"]}
+    assert [totals[at] for at in (0, 100, 150)] == [1000, 1800, 1700]
+    assert max(totals.values()) == sum(row["bytes"] for row in result.figures["memory_peak"])
+    assert totals[result.finish_ns] == 1000
+    again = [totals[at + result.finish_ns / 2] for at in (100, 150)] if steps == 2 else [1800, 1700]
+    assert again == [1800, 1700]
+
+
+@pytest.mark.parametrize("name", ["gpt_ddp", "gpt_fsdp", "gpt_fsdp1", "gpt_fsdp_tp"])
+def test_the_peak_in_simulated_time_is_that_of_the_recording(name: str) -> None:
+    result = astra_sim.simulate(workload=f"plugin:torch_capture?path={EXAMPLES / name}", platform=platform(WORLD), compute=COMPUTE)
+    (capture,) = load_captures(str(EXAMPLES / name))
+    peak = sum(row["bytes"] for row in result.figures["memory_peak"])
+    assert peak == max(row["total_bytes"] for row in result.figures["memory_over_time"]) == sum(capture.peak_bytes.values())
+    assert result.figures["memory_bytes"] == peak
+    kinds = {row["kind"]: row["bytes"] for row in result.figures["memory_peak"]}
+    shards = 1 if name == "gpt_ddp" else WORLD
+    if name != "gpt_fsdp_tp":
+        assert kinds["parameters"] == pytest.approx(PARAMETERS * FP32 / shards, rel=0.01)
+        assert kinds["optimizer"] == pytest.approx(2 * PARAMETERS * FP32 / shards, rel=0.02)  # and step counters
+    assert ("communication" in kinds or "gathered" in kinds) and kinds["inputs"] == 2048
+
+
+def test_a_capture_of_version_1_has_no_memory_over_time(tmp_path: Path) -> None:
+    result = run(written(tmp_path, [kernel(100)], peak_bytes={"forward": 700}))
+    assert result.figures["memory_bytes"] == 700
+    assert "memory_peak" not in result.figures
+
+
+def test_more_memory_than_the_device_has_is_a_warning_and_explained(tmp_path: Path) -> None:
+    gib = 2**30
+    path = written(tmp_path, [storage(1, 70 * gib, "parameters", "up"), kernel(1), storage(2, 30 * gib, "activations", "up"), kernel(1)])
+    words = ["explain", "--workload", str(path), "--platform", platform(2), "--compute", "plugin:gpu?device=h100", "--no-reruns"]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        done = CliRunner().invoke(cli.astra, words)
+        told = json.loads(CliRunner().invoke(cli.astra, [*words, "--json"]).stdout)
+    assert done.exit_code == 0, done.output
+    usable = told["memory_peak"][0]["device_bytes"] / gib
+    excess = f"does not fit by {100 - usable:.2f} GiB"
+    assert excess in done.stdout
+    assert any(excess in str(each.message) for each in caught) or excess in done.stderr
+    assert "Memory of NPU 0 at its peak" in done.stdout
+    assert "up, train.py:1" in done.stdout
+
+
+def test_the_timeline_has_counters_of_memory(tmp_path: Path) -> None:
+    result = run(written(tmp_path, MEMORY, version=2))
+    with FileSet() as files:
+        write_file(result, str(tmp_path / "timeline.json"), files)
+    events = json.loads((tmp_path / "timeline.json").read_text())["traceEvents"]
+    values = {(event["ts"], event["args"]["value"]) for event in events if event["name"] == "memory: total (bytes)"}
+    assert {(0.0, 1000), (0.1, 1800), (0.15, 1700)} <= values
+    assert {event["name"] for event in events if event["name"].startswith("memory: ")} == {
+        f"memory: {kind} (bytes)" for kind in ("total", "parameters", "activations", "temporaries")
+    }
+
+
 # -- Ranks that were not recorded
 
 
@@ -163,7 +270,7 @@ def test_all_ranks_may_differ(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"version": 2}, r"line 1: version is 2; expected 1"),
+        ({"version": 3}, r"line 1: version is 3; expected 1 or 2"),
         ({"world": 0}, r"line 1: rank is 0; expected less than world, which is 0"),
         ({"rank": -1}, r"line 1: rank is -1; expected a whole number of at least 0"),
         ({"groups": {"0": [0, 0]}}, r"line 1: group 0 has a rank twice"),
@@ -187,6 +294,11 @@ def test_a_wrong_head_is_an_error(change: dict[str, Any], message: str, tmp_path
         (gather(1, 1, group="9"), r"line 2: group is '9'; expected one of the head: 0"),
         ({**gather(1, 1), "op": "sing"}, r"the collective 'sing' is not known"),
         ([], r"line 2: kind is ''"),
+        (
+            {"kind": "allocate", "stream": 0, "storage": 1, "bytes": 5, "holds": "air"},
+            r"line 2: holds is 'air'; expected one of parameters",
+        ),
+        ({"kind": "free", "stream": 0}, r"line 2: storage is None"),
     ],
 )
 def test_a_wrong_event_is_an_error(event: Any, message: str, tmp_path: Path) -> None:

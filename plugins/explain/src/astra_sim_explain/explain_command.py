@@ -26,6 +26,7 @@ from astra_sim.reports import file_name
 
 from astra_sim_explain.explanation import PathExplanation
 from astra_sim_explain.explanation_text import difference, print_difference
+from astra_sim_explain.memory_text import MEMORY_TABLES, print_memory
 
 
 @click.command()
@@ -87,12 +88,13 @@ def explain(
             progress.stage("writing files", simulates=False)
             files = reports.write(results[0] if len(results) == 1 else _named_apart(results, experiments), output)
     if as_json:
-        say_json(_table(outcome))
+        say_json(_table(outcome, results))
     elif quiet:
         return
     elif len(outcome) == 1:
         screen = Screen(every, units)
         outcome[0].show(screen)
+        print_memory(screen, results[0])
         _print_accounts(screen, results[0])
     else:
         print_difference(outcome[0], outcome[1], Screen(every, units))
@@ -126,8 +128,9 @@ def _named_apart(results: Sequence[Result], experiments: Sequence[str]) -> list[
     return [attrs.evolve(each, run_name=name) for each, name in zip(results, names, strict=True)]
 
 
-def _table(explanations: list[PathExplanation]) -> dict[str, Any]:
-    if len(explanations) == 1:
-        return explanations[0].to_dict()
-    a, b = explanations
-    return {"a": a.to_dict(), "b": b.to_dict(), "difference": difference(a, b)}
+def _table(explanations: list[PathExplanation], results: list[Result]) -> dict[str, Any]:
+    tables = [
+        explanation.to_dict() | {name: result.figures[name] for name in MEMORY_TABLES if name in result.figures}
+        for explanation, result in zip(explanations, results, strict=True)
+    ]
+    return tables[0] if len(tables) == 1 else {"a": tables[0], "b": tables[1], "difference": difference(*explanations)}

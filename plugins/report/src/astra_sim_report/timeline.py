@@ -1,7 +1,7 @@
 """The report `timeline`: the work of the observed NPUs, as a trace for Perfetto or Chrome.
 
 Every NPU is a group of tracks: its computing, each stream in which it communicates, and traffic on its way in each dimension, with the
-utilisation of the dimension as a counter. Intervals of one lane that overlap are on several tracks of one name. Arrows (flows) lead from a
+utilisation of the dimension as a counter, and its memory by kind if the workload has a table `memory_over_time`. Intervals of one lane that overlap are on several tracks of one name. Arrows (flows) lead from a
 send to its receive, and from a collective to the phases of each of its chunks, one after another. If the run has kept its critical path,
 that is a group of its own, and labels its slices so.
 """
@@ -33,6 +33,9 @@ WINDOWS = 1000
 
 UTILISATION = "utilisation of"
 """The prefix of a counter's name; the lane follows."""
+
+TOTAL = "total_bytes"
+"""The column of `memory_over_time` that is the sum of the others."""
 
 SUFFIX = "_timeline.pftrace.gz"
 """The ending of a timeline's name in a folder of reports, behind that of the run."""
@@ -242,7 +245,7 @@ def _write_trace(result: Result, writer: TraceWriter, limit: int | None) -> None
         coarsest = max(coarsest, pixel)
     if path:
         _write_path(path, writer, result.finish_ns, len(path) if limit is None else outcome[-1])
-    drawn = _write_tracks(table, rows, writer, result.finish_ns)
+    drawn = _write_tracks(table, rows, writer, result)
     flows = _Flows(drawn)
     marks = _Marks(path)
     # A receive begins with its message, and an arrow leads from the earlier slice in the file: so receives come last.
@@ -257,24 +260,35 @@ def _write_trace(result: Result, writer: TraceWriter, limit: int | None) -> None
 
 
 def _write_tracks(
-    table: _IntervalTable, rows: Sequence[Sequence[tuple[Sequence[int], float, float]]], writer: TraceWriter, finish_ns: float
+    table: _IntervalTable, rows: Sequence[Sequence[tuple[Sequence[int], float, float]]], writer: TraceWriter, result: Result
 ) -> list[_Drawn]:
     """Write groups, counters and tracks; a lane whose rows overlap gets several tracks."""
     drawn = []
+    memory = result.figures.get("memory_over_time", ())
     of_lanes = iter(rows)
     for npu, npus, lanes in table.npus:
         group = writer.group(group_name(npu, npus))
+        _write_memory([row for row in memory if row["npu"] == npu], group, writer)
         for name in sorted(lanes, key=lane_order):
             lane, rows_of_lane = lanes[name], next(of_lanes)
             if name.startswith("dimension"):
                 counter = writer.counter(group, f"{UTILISATION} {name}", "%")
-                edges, part = utilisation(np.frombuffer(lane.begin), np.frombuffer(lane.end), finish_ns)
+                edges, part = utilisation(np.frombuffer(lane.begin), np.frombuffer(lane.end), result.finish_ns)
                 for at, share in zip(edges.tolist(), [*(100 * part).tolist(), 0.0], strict=True):
                     writer.value(counter, at, share)
             places = list(_rows([begin for _, begin, _ in rows_of_lane], [end for _, _, end in rows_of_lane]))
             tracks = [writer.track(group, name) for _ in range(max(places, default=-1) + 1)]
             drawn.append(_Drawn(lane, npu, rows_of_lane, [tracks[place] for place in places]))
     return drawn
+
+
+def _write_memory(rows: Sequence[Mapping[str, Any]], group: int, writer: TraceWriter) -> None:
+    """Write counters of an NPU's memory: of all, and of each kind."""
+    names = [name for name in (rows[0] if rows else ()) if name.endswith("_bytes")]
+    for name in sorted(names, key=lambda name: name != TOTAL):
+        counter = writer.counter(group, f"memory: {name.removesuffix('_bytes')}", "bytes")
+        for row in rows:
+            writer.value(counter, row["at_ns"], row[name])
 
 
 _BEGINS, _UNDER_WAY, _ENDS = 1, 2, 3

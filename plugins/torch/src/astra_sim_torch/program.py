@@ -171,7 +171,7 @@ class TorchRankProgram:
         self._works[event["work"]] = self._last_in_group[group] = number
 
     def _message(self, event: Mapping[str, Any], stream: _Stream) -> None:
-        other = targets(self._capture, event["group"], event["peer"])
+        other = targets(self.capture, event["group"], event["peer"])
         peer = Peer("shift", other - self.capture.rank).normal(self.capture.world)
         layer, _ = self._layers.of(event)
         after = tuple(sorted(stream.kernels | stream.pending))

@@ -26,7 +26,12 @@ BLOCK = 512
 KINDS = ("activations", "inputs", "temporaries", "communication", "parameters", "gathered", "gradients", "optimizer")
 """What storages hold. Of two claims the later in this order holds: a parameter in a buffer of FSDP is `gathered`, not a parameter."""
 
-_COMMUNICATING = ("torch/distributed/fsdp/", "torch/distributed/_composable/", "torch/distributed/pipelining/", "recording/data_parallel.py")
+_COMMUNICATING = (
+    "torch/distributed/fsdp/",
+    "torch/distributed/_composable/",
+    "torch/distributed/pipelining/",
+    "recording/data_parallel.py",
+)
 """Code whose allocations are buffers of communication."""
 
 
