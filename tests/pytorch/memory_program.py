@@ -1,7 +1,8 @@
 """A step of a GPT as one of eight ranks, distributed in one of several ways: captured by astra, or with --tracker measured by torch itself.
 
-With --tracker it runs on fake tensors with torch's fake process group (DDP, whose reducer reads data: on real ones, as the only rank, which
-has buckets of the same size), and prints the bytes at the peak of the second step as `torch.distributed._tools.mem_tracker.MemTracker` counts them.
+With --tracker it runs on fake tensors with torch's fake process group, and prints the bytes at the peak of the second step as
+`torch.distributed._tools.mem_tracker.MemTracker` counts them. DDP, whose reducer reads data, runs on real tensors there, as the only rank:
+its buckets have the same size.
 """
 
 from __future__ import annotations
@@ -111,13 +112,15 @@ def distributed(model: nn.Module, parallel: str, mesh: Any) -> nn.Module:
 def main() -> None:
     """Train two steps; with --tracker print the peak of the second."""
     parallel, tracked = sys.argv[1], "--tracker" in sys.argv
-    device, tracker, fake = "cpu" if tracked else "cuda", contextlib.nullcontext(), contextlib.nullcontext()
+    device = "cpu" if tracked else "cuda"
+    tracker: Any = contextlib.nullcontext()
+    fake: Any = contextlib.nullcontext()
     if tracked:
         from torch._subclasses.fake_tensor import FakeTensorMode
         from torch.distributed._tools.mem_tracker import MemTracker
         from torch.testing._internal.distributed.fake_pg import FakeStore
 
-        tracker: Any = MemTracker()
+        tracker = MemTracker()
         if parallel.startswith("ddp"):
             dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
         else:

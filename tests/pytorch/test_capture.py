@@ -14,7 +14,7 @@ from typing import Any
 import astra_sim
 import pytest
 from astra_sim.command import cli
-from astra_sim.errors import AstraError, InputError, RunError
+from astra_sim.errors import AstraError, InputError, InputWarning, RunError
 from astra_sim_torch.capture_file import load_captures
 from astra_sim_torch.memory import MEMORY_EVENTS, peak_of
 from click.testing import CliRunner
@@ -191,15 +191,46 @@ def test_storages_say_what_they_hold_and_for_which_module(tmp_path: Path) -> Non
     for event in result.events:
         if event["kind"] == "allocate" and event["bytes"] > 1024:
             sizes.setdefault((event["holds"], event["module"]), set()).add(event["bytes"])
-    large, small = 1000 * 2000 * 4, -(-2000 * 10 * 4 // 512) * 512
-    hidden, scores = 300 * 2000 * 4, -(-300 * 10 * 4 // 512) * 512
-    assert sizes.pop(("inputs", "")) == {-(-300 * 1000 * 4 // 512) * 512}
+    large, small, hidden, scores, inputs = (
+        -(-elements * 4 // 512) * 512 for elements in (1000 * 2000, 2000 * 10, 300 * 2000, 300 * 10, 300 * 1000)
+    )
+    assert sizes["inputs", ""] == {inputs}
     assert {kind for kind, module in sizes if module == "0"} >= {"parameters", "gradients", "optimizer", "activations"}
     assert sizes["parameters", "0"] == sizes["gradients", "0"] == sizes["optimizer", "0"] == {large}
     assert sizes["parameters", "2"] == sizes["gradients", "2"] == sizes["optimizer", "2"] == {small}
     assert sizes["activations", "0"] == sizes["activations", "1"] == {hidden}
     assert sizes["activations", "2"] == {scores}
     assert large in sizes["temporaries", ""]  # of the optimizer, in which there are no modules
+
+
+COMPILED = """
+import torch
+from torch import nn
+model = nn.Sequential(nn.Linear(100, 200), nn.GELU(), nn.Linear(200, 10)).to("cuda")
+@torch.compile(fullgraph=True)
+def loss_of(x):
+    return x.softmax(-1).square().sum()
+model.compile(mode="max-autotune")
+model = torch.compile(model)
+optimizer = torch.optim.SGD(model._orig_mod.parameters(), lr=0.1)
+loss_of(model(torch.randn(30, 100, device="cuda"))).backward()
+optimizer.step()
+"""
+
+
+@needs_torch
+def test_what_would_be_compiled_is_recorded_as_eager_with_a_warning(tmp_path: Path) -> None:
+    eager = [line for line in COMPILED.splitlines() if "compile" not in line]
+    (tmp_path / "compiled.py").write_text(COMPILED)
+    (tmp_path / "eager.py").write_text("\n".join(eager).replace("_orig_mod.", ""))
+    with pytest.warns(InputWarning, match=r"compiled.py:5: torch.compile is recorded as eager PyTorch"):
+        assert capture("--world", "1", "-o", tmp_path / "compiled", "--", tmp_path / "compiled.py").exit_code == 0
+    assert capture("--world", "1", "-o", tmp_path / "eager", "--", tmp_path / "eager.py").exit_code == 0
+    kernels = []
+    for name in ("compiled", "eager"):
+        (result,) = load_captures(str(tmp_path / name))
+        kernels.append([(event["op"], event["read"], event["module"]) for event in result.events if event["kind"] == "kernel"])
+    assert kernels[0] == kernels[1]
 
 
 GRAPH = """

@@ -1,7 +1,7 @@
 """The memory of a run whose workload knows it: at its peak by kind, who holds it, and whether the device has as much.
 
-A workload gives it as two tables among its figures. `memory_peak`: rows of `npu`, `kind`, `bytes`, the `module` and `line` that hold most of
-the kind, their `module_bytes`, and `device_bytes` if the device is known; `memory_holders`: `npu`, `kind`, `module`, `line`, `bytes`.
+A workload gives it as two tables among its figures. `memory_peak`: rows of `npu`, `kind`, `bytes`, the `module` and `line` that hold most
+of the kind, their `module_bytes`, and `device_bytes` if the device is known; `memory_holders`: `npu`, `kind`, `module`, `line`, `bytes`.
 """
 
 from __future__ import annotations
@@ -61,5 +61,5 @@ def _holder(row: Mapping[str, Any]) -> str:
 
 def _verdict(size: int, usable: int) -> str:
     """Describe whether tensors fit into the memory that the device has for them, and by how much not."""
-    words = f"{size / GIB:.2f} of the {usable / GIB:.2f} GiB that the device has for tensors ({100 * size / usable:.0f} %)"
-    return f"It fits: {words}." if size <= usable else f"It does not fit by {(size - usable) / GIB:.2f} GiB: {words}."
+    of_device = f"in {usable / GIB:.2f} GiB of the device ({100 * size / usable:.0f} %)"
+    return f"It fits {of_device}." if size <= usable else f"It does not fit {of_device} by {(size - usable) / GIB:.2f} GiB."

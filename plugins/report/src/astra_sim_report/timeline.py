@@ -1,9 +1,9 @@
 """The report `timeline`: the work of the observed NPUs, as a trace for Perfetto or Chrome.
 
 Every NPU is a group of tracks: its computing, each stream in which it communicates, and traffic on its way in each dimension, with the
-utilisation of the dimension as a counter, and its memory by kind if the workload has a table `memory_over_time`. Intervals of one lane that overlap are on several tracks of one name. Arrows (flows) lead from a
-send to its receive, and from a collective to the phases of each of its chunks, one after another. If the run has kept its critical path,
-that is a group of its own, and labels its slices so.
+utilisation of the dimension as a counter, and its memory by kind if the workload has a table `memory_over_time`. Intervals of one lane that
+overlap are on several tracks of one name. Arrows (flows) lead from a send to its receive, and from a collective to the phases of each of
+its chunks, one after another. If the run has kept its critical path, that is a group of its own, and labels its slices so.
 """
 
 from __future__ import annotations

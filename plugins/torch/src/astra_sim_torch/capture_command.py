@@ -15,7 +15,7 @@ import attrs
 import click
 from astra_sim import InputError
 from astra_sim.commands import json_option, quiet_option, say_json
-from astra_sim.errors import RunError
+from astra_sim.errors import RunError, warn
 from astra_sim.files import FileSet, read_text
 
 from astra_sim_torch.capture_file import RankCapture, parse_capture
@@ -72,7 +72,10 @@ def capture(ranks: str, output: str, as_json: bool, quiet: bool, script: tuple[s
         files.make_folder(output)
         for rank, text in captures.items():
             files.write(os.path.join(output, f"rank_{rank}.jsonl"), [text])
-    rows = [_summary(parse_capture(text, f"rank {rank}")) for rank, text in captures.items()]
+    parsed = [parse_capture(text, f"rank {rank}") for rank, text in captures.items()]
+    for note in dict.fromkeys(note for each in parsed for note in each.notes):
+        warn(note)
+    rows = [_summary(each) for each in parsed]
     if as_json:
         say_json({"files": files.names, "ranks": rows})
     for row in () if quiet or as_json else rows:

@@ -1,8 +1,8 @@
 """The files of a capture: for each rank that was recorded a head and its events, as JSON lines.
 
 `recording/events.py` writes them. The head has the world, the rank, the script, the groups of the rank by name (`groups`), all groups that
-the script made (`made`), and the bytes at the peak of memory by the phase in which they were allocated (`peak_bytes`). Events are in the
-order in which the host issued them:
+the script made (`made`), the bytes at the peak of memory by the phase in which they were allocated (`peak_bytes`), and `notes` about what
+is recorded in another way than it runs. Events are in the order in which the host issued them:
 
 * `kernel`: `op`, `flops`, `read` and `write` (bytes), `type` of the elements, `gemm` [m, n, k, batch], or `attention` [heads, queries,
   keys, head size, value size, key heads] with `causal` and `backward`
@@ -12,8 +12,8 @@ order in which the host issued them:
 * `mark`, `wait_mark`: the work issued to the stream so far is `mark`; the stream waits for it
 * `allocate`, `free` (since version 2): the `storage` of tensors, of some `bytes`, and what it `holds`; those that a step finds come first
 
-All have the `stream` that they are issued to; kernels, communication and storages the `phase` (forward, backward, optimizer), the `module` of the
-model, and the `line` of the script.
+All have the `stream` that they are issued to; kernels, communication and storages the `phase` (forward, backward, optimizer), the `module`
+of the model, and the `line` of the script.
 """
 
 from __future__ import annotations
@@ -60,6 +60,7 @@ class RankCapture:
     created_groups: tuple[tuple[int, ...], ...]
     peak_bytes: Mapping[str, int]
     events: Sequence[Mapping[str, Any]]
+    notes: tuple[str, ...] = ()
 
 
 def recognises(text: str) -> bool:
@@ -102,7 +103,7 @@ def parse_capture(text: str, path: str) -> RankCapture:
     events = [_event(line, path, number, groups) for number, line in enumerate(lines, 2)]
     script = tuple(map(str, table.get("script") or ()))
     peak = {str(phase): _whole(size, f"{path}: line 1: peak_bytes") for phase, size in (table.get("peak_bytes") or {}).items()}
-    return RankCapture(path, world, rank, script, groups, result, peak, events)
+    return RankCapture(path, world, rank, script, groups, result, peak, events, tuple(map(str, table.get("notes") or ())))
 
 
 def _event(line: str, path: str, number: int, groups: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
-from astra_sim.errors import warn
 from astra_sim.compute import Compute
+from astra_sim.errors import warn
 from astra_sim.graph import ProgramTimes
 from astra_sim.units import GIB
 
@@ -100,10 +100,8 @@ class DeviceMemory:
 
     def verdict(self, size: int) -> str:
         """Whether bytes fit, and by how much not."""
-        of_device = f"the device has {self.usable / GIB:.2f} GiB for tensors"
-        if size <= self.usable:
-            return f"fits: {of_device}"
-        return f"does not fit by {(size - self.usable) / GIB:.2f} GiB: {of_device}"
+        of_device = f"in {self.usable / GIB:.2f} GiB of the device"
+        return f"fits {of_device}" if size <= self.usable else f"does not fit {of_device} by {(size - self.usable) / GIB:.2f} GiB"
 
 
 class MemoryFigures:

@@ -115,7 +115,7 @@ class _TorchFigures:
             "flops": Figure(program.flops // passes, "operations of NPU 0 a step", note="a multiply-add is two"),
             "kernels": Figure(program.kernels // passes, "kernels of NPU 0 a step"),
             "kernel_bytes": Figure(program.kernel_bytes // passes, "memory traffic of NPU 0 a step", "bytes"),
-            "memory_bytes": Figure(sum(peak.values()), "memory", "bytes", f"tensors of NPU 0 at the peak of the step{note}"),
+            "memory_bytes": Figure(sum(peak.values()), "memory", "bytes", f"tensors of NPU 0 at the peak{note}"),
             "memory_allocated_in": dict(peak),
             "collective_input_bytes": {name: size // passes for name, size in sorted(program.communicated.items())},
             **self._of_memory(times, finish_ps),

@@ -21,7 +21,8 @@ _IDLE = ("wait", "allocate", "free")
 class TorchEvents:
     """The events of each step of a script: a step ends with the step of an optimizer.
 
-    Streams are numbered; 0 is the current stream at the start. `describe` gives the place of an event in the model and the script.
+    `notes` say what is recorded in another way than it runs. Streams are numbered; 0 is the current stream at the start. `describe` gives
+    the place of an event in the model and the script.
     """
 
     def __init__(self, script: str) -> None:
@@ -29,6 +30,7 @@ class TorchEvents:
         self.peaks: list[dict[str, int]] = []
         self.stream = 0
         self.works = 0
+        self.notes: list[str] = []
         self.describe: Callable[[], dict[str, str]] = dict
         self._script = script
 

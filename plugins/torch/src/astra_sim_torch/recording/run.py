@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from . import data_parallel, devices, groups, streams
+from . import compiling, data_parallel, devices, groups, streams
 from .events import TorchEvents, write
 from .kernels import Recorder
 from .memory import TorchMemory
@@ -48,7 +48,7 @@ def main(words: Sequence[str]) -> None:
         "groups": mine,
         "made": created,
         "peak_bytes": peak,
-    }
+    } | ({"notes": events.notes} if events.notes else {})
     write(options.output, head, step)
 
 
@@ -91,6 +91,7 @@ def _record(options: Any, script: str, events: TorchEvents) -> str | None:
 
     groups.register(events)
     data_parallel.register(events)
+    compiling.run_eagerly(events)
     devices.stub_accelerator(streams.names(events), options.gpus_per_node, options.memory_gib)
     devices.keep_meshes_real()
     modules.watch_optimizers(end_step)
