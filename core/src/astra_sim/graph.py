@@ -306,7 +306,8 @@ class Figure(ValueObject):
 Figures = Callable[[Sequence[ProgramTimes], int], Mapping[str, Any]]
 """Figures of a workload from its run: (times of the first NPU of each program, end of the last) -> figures by name.
 
-They are ready for JSON, with units in their names. One that is a `Figure` is shown in tables, too; others are in `--json` alone."""
+They are ready for JSON, with units in their names. One that is a `Figure` is shown in tables, too; others are in `--json` alone.
+Timelines draw the rows of `memory_over_time`: `npu`, `at_ns`, `total_bytes`, and bytes of parts. Explanations print `memory_peak`."""
 
 
 _LOGICAL = Expected(
