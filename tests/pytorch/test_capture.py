@@ -141,9 +141,11 @@ for _ in range(2):
 
 
 @needs_torch
-def test_stages_of_a_pipeline_exchange_micro_batches_in_both_directions(tmp_path: Path) -> None:
-    (tmp_path / "pipeline.py").write_text(PIPELINE)
-    assert capture("--world", "4", "--item", "1", "-o", tmp_path / "out", "--", tmp_path / "pipeline.py").exit_code == 0
+@pytest.mark.parametrize("shapes", ["given", "inferred"])
+def test_stages_of_a_pipeline_exchange_micro_batches_in_both_directions(shapes: str, tmp_path: Path) -> None:
+    given = "input_args=shape[:1], output_args=shape[1:], "
+    (tmp_path / "pipeline.py").write_text(PIPELINE if shapes == "given" else PIPELINE.replace(given, ""))
+    assert capture("--world", "4", "-o", tmp_path / "out", "--", tmp_path / "pipeline.py").exit_code == 0
     captures = load_captures(str(tmp_path / "out"))
     assert [each.rank for each in captures] == [0, 2]
     messages = [[(event["kind"], event["bytes"]) for event in each.events if "peer" in event] for each in captures]
@@ -152,6 +154,20 @@ def test_stages_of_a_pipeline_exchange_micro_batches_in_both_directions(tmp_path
     results: dict[str, Any] = {"platform": platform, "compute": "plugin:roofline?peak_tera_ops_per_s=1&memory_bandwidth_gb_per_s=1"}
     result = astra_sim.simulate(workload=f"plugin:torch_capture?path={tmp_path / 'out'}", **results)
     assert result.finish_ns > 5 * 8 * 256 * 4
+    assert {row["npu"] for row in result.figures["memory_peak"]} == {0, 2}
+
+
+OBJECTS = """
+import torch.distributed as dist
+dist.init_process_group("gloo")
+objects = [None]
+dist.recv_object_list(objects, src=1 - dist.get_rank())
+"""
+
+
+@needs_torch
+def test_ranks_that_wait_for_objects_of_each_other_are_an_error(tmp_path: Path) -> None:
+    assert "rank 0 waits for an object of rank 1, which does not send it" in str(problem_of(OBJECTS, tmp_path))
 
 
 PARALLELISMS = ["none", "checkpoint", "ddp", "ddp_views", "fsdp", "fsdp_kept", "fsdp_checkpoint", "tp"]

@@ -24,6 +24,8 @@ from astra_sim_torch.ranks import regular, targets
 INSTALL = "pip install torch --index-url https://download.pytorch.org/whl/cpu"
 _START = Path(__file__).with_name("recording") / "start.py"
 _MOST_RANKS = 1 << 20
+_WAITS = 4
+"""The exit status of a recording that needs an object of another rank (`recording/run.py`)."""
 
 
 @attrs.frozen(kw_only=True)
@@ -103,10 +105,39 @@ def capture_ranks(script: list[str], ranks: list[int] | None, settings: CaptureS
     if not os.path.isfile(script[0]):
         raise InputError(f"{script[0]}: no such file; expected a Python script")
     _check_torch(settings.python)
-    if ranks is not None:
-        return {rank: _capture_rank(script, rank, settings) for rank in ranks}
-    first = _capture_rank(script, 0, settings)
-    return {0: first} | {rank: _capture_rank(script, rank, settings) for rank in _others(parse_capture(first, "rank 0"))}
+    with tempfile.TemporaryDirectory(prefix="astra-torch-") as folder:
+        recordings = _Recordings(script, settings, folder)
+        if ranks is not None:
+            return {rank: recordings.of(rank) for rank in ranks}
+        first = recordings.of(0)
+        return {0: first} | {rank: recordings.of(rank) for rank in _others(parse_capture(first, "rank 0"))}
+
+
+class _Recordings:
+    """The recordings of ranks of a script, each made once, in an order in which objects are there that ranks send to each other."""
+
+    def __init__(self, script: list[str], settings: CaptureSettings, folder: str) -> None:
+        self._script, self._settings, self._folder = script, settings, folder
+        self._done: dict[int, str] = {}
+
+    def of(self, rank: int) -> str:
+        """The recording of a rank. Raises RunError."""
+        pending, seen = [rank], set[tuple[int, int, int]]()
+        while pending:
+            current = pending[-1]
+            if current in self._done:
+                pending.pop()
+                continue
+            result = _capture_rank(self._script, current, self._settings, self._folder)
+            if isinstance(result, str):
+                self._done[current] = result
+                continue
+            wait = current, result, len(os.listdir(self._folder))
+            if result in self._done or wait in seen:
+                raise RunError(f"{self._script[0]}: rank {current} waits for an object of rank {result}, which does not send it")
+            seen.add(wait)
+            pending = [*(each for each in pending if each != result), result]
+        return self._done[rank]
 
 
 def _others(first: RankCapture) -> list[int]:
@@ -120,8 +151,11 @@ def _others(first: RankCapture) -> list[int]:
     return sorted(result - {0})
 
 
-def _capture_rank(script: list[str], rank: int, settings: CaptureSettings) -> str:
-    """Run the script as one rank. Raises RunError."""
+def _capture_rank(script: list[str], rank: int, settings: CaptureSettings, objects: str) -> str | int:
+    """Run the script as one rank: its recording, or the rank for an object of which it waits. Raises RunError.
+
+    `objects` is the folder of objects that ranks send to each other.
+    """
     with tempfile.TemporaryDirectory(prefix="astra-torch-") as folder:
         output = os.path.join(folder, "capture.jsonl")
         options: dict[str, object] = {
@@ -131,6 +165,7 @@ def _capture_rank(script: list[str], rank: int, settings: CaptureSettings) -> st
             "--step": settings.step,
             "--memory-gib": settings.memory_gib,
             "--output": output,
+            "--objects": objects,
         } | ({} if settings.item is None else {"--item": settings.item})
         command = [settings.python, str(_START), *(str(word) for pair in options.items() for word in pair), "--", *script]
         try:
@@ -140,6 +175,8 @@ def _capture_rank(script: list[str], rank: int, settings: CaptureSettings) -> st
                 f"{script[0]}: rank {rank} did not end within {settings.timeout_s:g} s; does it wait for another rank in a loop? "
                 "--timeout gives it longer"
             ) from None
+        if done.returncode == _WAITS:
+            return int(read_text(output, is_input=False))
         if done.returncode:
             raise RunError(_failure(script[0], rank, done.returncode, done.stderr))
         sys.stderr.write(done.stderr)

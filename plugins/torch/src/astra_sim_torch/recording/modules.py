@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -16,11 +17,14 @@ from .events import TorchEvents
 class _Tracker(ModuleTracker):
     """The tracker of torch, which in a backward pass must not keep what activation checkpoints recompute.
 
-    Its hooks refer to the nodes of the graph that they belong to, so that a graph of which no backward pass is made would stay.
+    Its hooks refer to the nodes of the graph that they belong to, so that a graph of which no backward pass is made would stay. They do not
+    work in `torch.autograd.grad`: without `follows_backward` there are none.
     """
 
+    follows_backward = True
+
     def _fw_pre_hook(self, mod: Any, input: Any) -> None:
-        if not self.is_bw:
+        if not self.is_bw and self.follows_backward:
             super()._fw_pre_hook(mod, input)
             return
         name = self._get_mod_name(mod)
@@ -28,7 +32,7 @@ class _Tracker(ModuleTracker):
         self._watch(input, self._get_pop_fn(name, True))
 
     def _fw_post_hook(self, mod: Any, input: Any, output: Any) -> None:
-        if not self.is_bw:
+        if not self.is_bw and self.follows_backward:
             super()._fw_post_hook(mod, input, output)
             return
         name = self._get_mod_name(mod)
@@ -37,7 +41,7 @@ class _Tracker(ModuleTracker):
 
     def _watch(self, values: Any, function: Any) -> None:
         tensors = [each for each in tree_leaves(values) if isinstance(each, torch.Tensor) and each.requires_grad]
-        if tensors:
+        if tensors and self.follows_backward:
             register_multi_grad_hook(tensors, lambda _: function(), mode="any")
 
 
@@ -76,6 +80,15 @@ class Modules:
 
     def __exit__(self, *problem: object) -> None:
         self._tracker.__exit__(*problem)
+
+    @contextlib.contextmanager
+    def without_backward(self) -> Iterator[None]:
+        """Run modules whose backward pass is not followed."""
+        self._tracker.follows_backward = False
+        try:
+            yield
+        finally:
+            self._tracker.follows_backward = True
 
     @property
     def phase(self) -> str:

@@ -14,14 +14,15 @@ from typing import Any
 
 import torch
 
-from . import compiling, data_parallel, devices, groups, streams
+from . import compiling, data_parallel, devices, groups, objects, streams
 from .events import TorchEvents, write
 from .kernels import Recorder
 from .memory import TorchMemory
 from .modules import Modules
 
-FAILED = 3
-"""Exit status if the script fails; standard error then ends with a line that names the place."""
+FAILED, WAITS = 3, 4
+"""Exit status if the script fails, with a line that names the place at the end of standard error; or if it needs an object of another rank,
+whose number the output then has."""
 
 
 class _Done(BaseException):
@@ -34,7 +35,11 @@ def main(words: Sequence[str]) -> None:
     script = str(Path(options.script[0]).resolve())
     _be_rank(options.rank, options.world, options.gpus_per_node)
     events = TorchEvents(script)
-    problem = _record(options, script, events)
+    try:
+        problem = _record(options, script, events)
+    except objects.WaitsForRank as wait:
+        Path(options.output).write_text(str(wait.rank))
+        sys.exit(WAITS)
     if problem is not None:
         sys.stderr.write(problem)
         sys.exit(FAILED)
@@ -57,7 +62,8 @@ def _options(words: Sequence[str]) -> Any:
     for name, kind in (("--world", int), ("--rank", int), ("--gpus-per-node", int), ("--step", int), ("--memory-gib", float)):
         parser.add_argument(name, type=kind, required=True)
     parser.add_argument("--item", type=float)
-    parser.add_argument("--output", required=True)
+    for name in ("--output", "--objects"):
+        parser.add_argument(name, required=True)
     parser.add_argument("script", nargs="+")
     return parser.parse_args(words)
 
@@ -92,6 +98,7 @@ def _record(options: Any, script: str, events: TorchEvents) -> str | None:
     groups.register(events)
     data_parallel.register(events)
     compiling.run_eagerly(events)
+    objects.register(options.objects, options.rank, modules.without_backward)
     devices.stub_accelerator(streams.names(events), options.gpus_per_node, options.memory_gib)
     devices.keep_meshes_real()
     modules.watch_optimizers(end_step)
@@ -104,6 +111,8 @@ def _record(options: Any, script: str, events: TorchEvents) -> str | None:
             runpy.run_path(script, run_name="__main__")
     except _Done:
         return None
+    except objects.WaitsForRank:
+        raise
     except SystemExit as end:
         return None if not end.code else f"{script}: the script ended with status {end.code}\n"
     except BaseException as problem:
