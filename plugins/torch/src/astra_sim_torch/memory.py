@@ -19,7 +19,7 @@ from astra_sim.units import GIB
 
 from astra_sim_torch.capture_file import HELD, RankCapture
 
-MOST_ROWS = 1024
+MOST_ROWS = 500
 """Rows of the table of memory over time, of all programs: of each window of a run the moment with most memory."""
 
 _MOST_HOLDERS = 100

@@ -102,6 +102,7 @@ class TorchMemory:
                     storage.event |= _described(storage)
 
     def _resize(self, key: int, size: int) -> None:
+        """Let a storage have some bytes, which are freed before others are allocated; 0: none."""
         storage, blocks = self._known[key], -(-size // BLOCK) * BLOCK
         if blocks == storage.blocks:
             return
