@@ -13,7 +13,8 @@ Three names of pieces have a meaning of their own:
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+import itertools
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
 from astra_sim.errors import ScheduleError
@@ -24,6 +25,24 @@ UNNAMED = "unnamed"
 PARTS = "lower", "upper"
 _ROUNDING = 2
 """Bytes by which a message may differ from each of its pieces."""
+
+
+class Pairs(Sequence[tuple[int, int]]):
+    """The pieces (a, b) of an all-to-all for each a of some ranks and each b of some pieces, which are not listed one by one."""
+
+    __slots__ = ("owners", "pieces")
+
+    def __init__(self, owners: Sequence[int], pieces: Sequence[int]) -> None:
+        self.owners, self.pieces = owners, pieces
+
+    def __len__(self) -> int:
+        return len(self.owners) * len(self.pieces)
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return itertools.product(self.owners, self.pieces)
+
+    def __getitem__(self, place: Any) -> Any:
+        return list(self)[place]
 
 
 def performed(schedule: Schedule, request: Request) -> Request:
@@ -91,7 +110,7 @@ def _asked(request: Request) -> str:
 
 def _known(names: Iterable[Hashable]) -> Sequence[Hashable]:
     """Names that can be read more than once. Those of an iterator are not read, since that would use them up."""
-    if isinstance(names, (range, list, tuple)):
+    if isinstance(names, (range, list, tuple, Pairs)):
         return names
     return () if iter(names) is names else list(names)
 
@@ -99,6 +118,8 @@ def _known(names: Iterable[Hashable]) -> Sequence[Hashable]:
 def _highest(names: Sequence[Hashable]) -> int:
     if isinstance(names, range):
         return max(names[0], names[-1]) if names else -1
+    if isinstance(names, Pairs):
+        return max(names.pieces, default=-1)
     numbers = [name[-1] if isinstance(name, tuple) else name for name in names]
     return max((number for number in numbers if isinstance(number, int)), default=-1)
 
@@ -112,7 +133,7 @@ def _expected(names: Sequence[Hashable], request: Request, cut: int) -> tuple[in
     floor, ceiling = request.bytes // pieces, -(-request.bytes // pieces)
     least = count
     most = count * (ceiling + _ROUNDING)
-    if not isinstance(names, range) and any(isinstance(name, tuple) and name[0] == ALL for name in names):
+    if not isinstance(names, (range, Pairs)) and any(isinstance(name, tuple) and name[0] == ALL for name in names):
         # A rank gives its pieces and gets those of the others; one message represents the larger of the two.
         least, most = max(count - cut, 1), max(most, request.bytes)
     return max(0, least * (floor - _ROUNDING)), most, count
@@ -128,7 +149,7 @@ def unnamed_share(names: Iterable[Hashable]) -> float | None:
 
     Raises ScheduleError for a share that cannot be.
     """
-    if isinstance(names, range):
+    if isinstance(names, (range, Pairs)):
         return None
     for name in names:
         if is_unnamed(name):

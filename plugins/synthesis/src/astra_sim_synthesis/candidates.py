@@ -15,6 +15,7 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import connected_components
 
 from astra_sim_synthesis.buckets import in_buckets, torus_of
+from astra_sim_synthesis.by_dimension import by_dimension
 from astra_sim_synthesis.circulant import circulant
 from astra_sim_synthesis.edges import RankGraph, rank_graph
 from astra_sim_synthesis.exchanges import relayed, straight
@@ -29,8 +30,8 @@ METHODS = ("fastest", "trees", "matching", "buckets", "exchanges", "circulant", 
 """Ways to make a plan; `fastest` compares all but the last."""
 MOST_RANKS = 160
 """For which trees and matchings are made."""
-MOST_IN_BUCKETS = 1024
-"""For which rings in all dimensions at once are planned."""
+MOST_IN_DIMENSIONS = 1024
+"""For which rings in all dimensions at once, and exchanges dimension by dimension, are planned."""
 _MOST_MESSAGES = 32_000
 _CLOSE = 1.01
 """Of the lower bound: trees and matchings are not cut finer if they are as close."""
@@ -64,7 +65,7 @@ class Candidates:
     def __init__(self, judge: Judge, method: str = METHODS[0]) -> None:
         self._judge, self._method = judge, method
         self._platform = judge.components.platform
-        self._graphs: dict[bool, RankGraph] = {}
+        self._graphs: dict[str, RankGraph] = {}
         self._packings: dict[tuple[Any, ...], list[PackedTree]] = {}
         self._matchers: dict[bool, Matcher] = {}
 
@@ -94,25 +95,27 @@ class Candidates:
         is_exchange = request.collective is Collective.ALL_TO_ALL
         if self._wants("buckets"):
             yield from self._buckets(request)
+        if self._wants("exchanges") and is_exchange:
+            yield from self._by_dimension(request)
         if request.ranks > MOST_RANKS:
             return
         if self._wants("exchanges") and is_exchange:
             yield from self._exchanges(request)
-        if is_exchange or not _is_connected(self._graph(False)):
+        if is_exchange or not _is_connected(self._graph()):
             return
         if self._wants("trees"):
             yield from self._trees(request, bound_ns)
         if self._wants("matching"):
             yield from self._matchings(request, bound_ns)
 
-    def _graph(self, through_npus: bool) -> RankGraph:
-        if through_npus not in self._graphs:
+    def _graph(self, which: Literal["neighbours", "in one dimension", "all pairs"] = "neighbours") -> RankGraph:
+        if which not in self._graphs:
             rules = getattr(self._judge.components.network, "route_rules", None)
-            self._graphs[through_npus] = rank_graph(self._platform, rules, through_npus)
-        return self._graphs[through_npus]
+            self._graphs[which] = rank_graph(self._platform, rules, which == "all pairs", which == "in one dimension")
+        return self._graphs[which]
 
     def _exchanges(self, request: Request) -> Iterator[_Draft]:
-        graph = self._graph(True)
+        graph = self._graph("all pairs")
         if len(graph.edges) < request.ranks * (request.ranks - 1):
             return
         for pieces in (1, 2):
@@ -122,9 +125,19 @@ class Candidates:
                 yield _draft("straight", f"straight exchanges in turn, {pieces} a pair", transfers, time_ns)
         yield from self._relays(request)
 
+    def _by_dimension(self, request: Request) -> Iterator[_Draft]:
+        """The exchange dimension by dimension, if there are several."""
+        if request.ranks > MOST_IN_DIMENSIONS or sum(dimension.size > 1 for dimension in self._platform.dimensions) < 2:
+            return
+        graph = self._graph("in one dimension" if request.ranks > MOST_RANKS else "neighbours")
+        transfers = by_dimension(graph, self._platform, request)
+        if transfers is not None:
+            time_ns = schedule_in_time(transfers, graph.link_bandwidth.tolist(), self._judge.endpoint_ns)
+            yield _draft("by dimension", "exchanges dimension by dimension", transfers, time_ns)
+
     def _relays(self, request: Request) -> Iterator[_Draft]:
         """Exchanges over neighbours, if not all ranks are neighbours."""
-        graph, n = self._graph(False), request.ranks
+        graph, n = self._graph(), request.ranks
         if len(graph.edges) >= n * (n - 1) or not _is_connected(graph):
             return
         for pieces in (1, 2, 4, 8):
@@ -139,9 +152,9 @@ class Candidates:
     def _buckets(self, request: Request) -> Iterator[_Draft]:
         """The plan of rings in all dimensions at once, if there are several."""
         torus = torus_of(self._platform)
-        if torus is None or len(torus.sizes) < 2 or request.collective is Collective.ALL_TO_ALL or request.ranks > MOST_IN_BUCKETS:
+        if torus is None or len(torus.sizes) < 2 or request.collective is Collective.ALL_TO_ALL or request.ranks > MOST_IN_DIMENSIONS:
             return
-        transfers = in_buckets(self._graph(False), torus, request, self._judge.endpoint_ns)
+        transfers = in_buckets(self._graph(), torus, request, self._judge.endpoint_ns)
         if transfers is not None:
             yield _draft("buckets", "buckets in all dimensions at once", transfers)
 
@@ -165,7 +178,7 @@ class Candidates:
 
     def _along(self, request: Request, pieces: int, depth: float) -> Iterator[tuple[str, list[Transfer]]]:
         """Plans along paths through all ranks, by name."""
-        graph = self._graph(False)
+        graph = self._graph()
         bandwidth, step_ns = graph.link_bandwidth.tolist(), self._judge.endpoint_ns
 
         def spread(over: RankGraph, trees: list[PackedTree]) -> list[Transfer]:
@@ -191,7 +204,7 @@ class Candidates:
             overlapped = _copied(both)
             for transfer in overlapped:
                 transfer.priority = (int(transfer.start),)
-            schedule_in_time(overlapped, self._graph(False).link_bandwidth.tolist(), self._judge.endpoint_ns)
+            schedule_in_time(overlapped, self._graph().link_bandwidth.tolist(), self._judge.endpoint_ns)
             yield "inwards and outwards, each as early as it can", overlapped
         elif out is not None:
             yield "outwards", out
@@ -221,7 +234,7 @@ class Candidates:
 
     def _matched(self, request: Request, pieces: int, found: Mapping[bool, Matching]) -> Iterator[_Draft]:
         """Plans of matchings; those with the key True are turned round."""
-        graph = self._graph(False)
+        graph = self._graph()
         if not all(matching.time_ns < math.inf for matching in found.values()):
             return
 
@@ -239,7 +252,7 @@ class Candidates:
 
     def _matcher(self, inwards: bool) -> Matcher:
         if inwards not in self._matchers:
-            graph = self._graph(False)
+            graph = self._graph()
             self._matchers[inwards] = Matcher(graph.reversed() if inwards else graph, self._judge.endpoint_ns)
         return self._matchers[inwards]
 

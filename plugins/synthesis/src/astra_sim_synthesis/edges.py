@@ -6,6 +6,7 @@ ends of messages, so each edge has the links of that one route. If NPUs forward,
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import attrs
@@ -57,18 +58,21 @@ class RankGraph:
         return RankGraph(self.ranks, self.link_bandwidth, tuple(turned))
 
 
-def rank_graph(platform: Platform, rules: RouteRules | None = None, through_npus: bool = False) -> RankGraph:
+def rank_graph(
+    platform: Platform, rules: RouteRules | None = None, through_npus: bool = False, in_one_dimension: bool = False
+) -> RankGraph:
     """The edges of a platform whose NPUs are ranks 0 to n - 1.
 
     `rules` describe how the network routes; a route that it spreads over several links counts as the one of its destination. With
-    `through_npus` every pair of ranks has its edge, which is the whole way of a single message, as an all-to-all sends it.
+    `through_npus` every pair of ranks has its edge, which is the whole way of a single message, as an all-to-all sends it; with
+    `in_one_dimension` only ranks that differ in one dimension of the platform, which may be logical, have one.
     """
     rules = rules or RouteRules()
     fabric = platform.fabric()
     bandwidth = np.array([link.bandwidth for link in fabric.links])
     latency = [link.latency_ns + (fabric.switch_latency_ns[link.source - fabric.npus] if fabric.is_switch(link.source) else 0.0)
                for link in fabric.links]  # fmt: skip
-    routes = {(source, target): links for source, target, links in _routes(platform, rules, through_npus)}
+    routes = {(source, target): links for source, target, links in _routes(platform, rules, through_npus, in_one_dimension)}
     if through_npus:
         routes = _across(platform.wired(), routes, platform.npus)
 
@@ -79,6 +83,17 @@ def rank_graph(platform: Platform, rules: RouteRules | None = None, through_npus
 
     result = [edge(*ends, links) for ends, links in routes.items() if max(ends) < platform.npus]
     return RankGraph(platform.npus, bandwidth, tuple(result))
+
+
+def _pairs(platform: Platform, size: int, in_one_dimension: bool) -> Iterator[tuple[int, int]]:
+    """Sources and targets in a dimension of a platform as it is wired."""
+    if not (in_one_dimension and platform.physical):
+        yield from itertools.permutations(range(size), 2)
+        return
+    for target in range(platform.npus):  # the target first: routes are found by target
+        for number, (dimension, stride) in enumerate(zip(platform.dimensions, platform.strides, strict=True)):
+            own = platform.coordinate(target, number)
+            yield from ((target + (other - own) * stride, target) for other in range(dimension.size) if other != own)
 
 
 def _across(wired: Platform, routes: dict[tuple[int, int], tuple[int, ...]], npus: int) -> dict[tuple[int, int], tuple[int, ...]]:
@@ -98,7 +113,9 @@ def _across(wired: Platform, routes: dict[tuple[int, int], tuple[int, ...]], npu
     return result
 
 
-def _routes(platform: Platform, rules: RouteRules, through_npus: bool) -> Iterator[tuple[int, int, tuple[int, ...]]]:
+def _routes(
+    platform: Platform, rules: RouteRules, through_npus: bool, in_one_dimension: bool
+) -> Iterator[tuple[int, int, tuple[int, ...]]]:
     """The ends and links of all edges, in the numbers of the fabric, which lists links dimension by dimension and group by group."""
     wired, first_link = platform.wired(), 0
     for number, dimension in enumerate(wired.dimensions):
@@ -106,15 +123,12 @@ def _routes(platform: Platform, rules: RouteRules, through_npus: bool) -> Iterat
         routes = Routes(graph, rules.forwarding)
         tie: TieRule = tie_first if rules.choice == "first" else tie_by_destination(graph, upwards=True)
         groups = [npu for npu in range(wired.npus) if wired.coordinate(npu, number) == 0]
-        for source in range(graph.size):
-            for target in range(graph.size):
-                if source == target:
-                    continue
-                path = routes.path(source, target, tie)
-                if not through_npus and any(not graph.is_switch(graph.links[link].target) for link in path[:-1]):
-                    continue
-                for place, base in enumerate(groups):
-                    shift = first_link + place * len(graph.links)
-                    stride = wired.strides[number]
-                    yield base + source * stride, base + target * stride, tuple(link + shift for link in path)
+        for source, target in _pairs(platform, graph.size, in_one_dimension):
+            path = routes.path(source, target, tie)
+            if not through_npus and any(not graph.is_switch(graph.links[link].target) for link in path[:-1]):
+                continue
+            for place, base in enumerate(groups):
+                shift = first_link + place * len(graph.links)
+                stride = wired.strides[number]
+                yield base + source * stride, base + target * stride, tuple(link + shift for link in path)
         first_link += len(groups) * len(graph.links)

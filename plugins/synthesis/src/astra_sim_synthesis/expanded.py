@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from astra_sim.errors import ScheduleError
 from astra_sim.platform import Group, LogicalDimension
 from astra_sim.schedule import Peer, RankProgram, Request, Schedule, Step, rank, receive, send
-from astra_sim.schedule_bytes import PARTS, UNNAMED, has_parts
+from astra_sim.schedule_bytes import PARTS, UNNAMED, Pairs, has_parts
 from astra_sim.system import PhasePlan
 
 
@@ -34,7 +34,7 @@ def _is_by_number(program: RankProgram) -> bool:
             return False
         if (step.send_to or step.receive_from or rank(0)).operator != "rank":
             return False
-        if any(isinstance(piece, tuple) and piece[0] in PARTS for piece in step.pieces_of(0)):
+        if not isinstance(step.pieces, Pairs) and any(isinstance(piece, tuple) and piece[0] in PARTS for piece in step.pieces_of(0)):
             return False
     return True
 

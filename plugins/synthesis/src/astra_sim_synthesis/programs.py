@@ -8,9 +8,10 @@ not tell them apart, so a wait is always for all receives posted so far.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 from astra_sim.schedule import Peer, RankProgram, Request, Schedule, Step, rank, receive, send
+from astra_sim.schedule_bytes import Pairs
 
 from astra_sim_synthesis.timing import Transfer
 
@@ -56,9 +57,13 @@ def _steps(sends: Sequence[Transfer], receives: Sequence[tuple[float, Transfer]]
         while posted < until:
             steps.append(_receive(receives[posted][1], peers))
             posted += 1
-        steps.append(send(peers[transfer.edge.target], transfer.bytes, after=1 + posted, pieces=list(transfer.pieces)))
+        steps.append(send(peers[transfer.edge.target], transfer.bytes, after=1 + posted, pieces=_named(transfer)))
     steps += [_receive(transfer, peers) for _, transfer in receives[posted:]]
     return steps
+
+
+def _named(transfer: Transfer) -> Sequence[Hashable]:
+    return transfer.pieces if isinstance(transfer.pieces, Pairs) else list(transfer.pieces)
 
 
 def _receive(transfer: Transfer, peers: Sequence[Peer]) -> Step:

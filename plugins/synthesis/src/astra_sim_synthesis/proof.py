@@ -1,18 +1,19 @@
 """The proof of a plan: its messages are moved, and every rank must end with the data that the collective defines.
 
 A rank's data of a piece is the set of ranks whose data are in it, as the bits of a number. Sums are of disjoint sets, so nothing is
-added twice. Ranks take their steps by the rules of schedules, so the proof also shows that no rank waits for ever.
+added twice. Of an all-to-all a rank's data of another rank is the set of pieces that it has, likewise. Ranks take their steps by the rules
+of schedules, so the proof also shows that no rank waits for ever.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 import attrs
 from astra_sim.errors import ScheduleError
 from astra_sim.schedule import Collective, Request, Schedule, Step, lower
-from astra_sim.schedule_bytes import check_bytes, cut_of
+from astra_sim.schedule_bytes import Pairs, check_bytes, cut_of
 
 Held = dict[Hashable, int]
 
@@ -54,9 +55,13 @@ def _check(held: list[Held], request: Request, pieces: int) -> None:
     everyone = (1 << n) - 1
     for rank, has in enumerate(held):
         if kind is Collective.ALL_TO_ALL:
-            wanted: Held = {(source, rank * pieces + k): 1 << source for source in range(n) for k in range(pieces)}
-        elif kind is Collective.ALL_GATHER:
-            wanted = {piece: 1 << piece // pieces for piece in range(n * pieces)}
+            own = ((1 << pieces) - 1) << rank * pieces
+            for source in range(n):
+                if has.get(source, 0) & own != own:
+                    raise ScheduleError(f"at the end rank {rank} does not hold the data that rank {source} has for it")
+            continue
+        if kind is Collective.ALL_GATHER:
+            wanted: Held = {piece: 1 << piece // pieces for piece in range(n * pieces)}
         elif kind is Collective.REDUCE_SCATTER:
             wanted = dict.fromkeys(range(rank * pieces, (rank + 1) * pieces), everyone)
         else:
@@ -71,6 +76,8 @@ class _ProofRun:
 
     def __init__(self, schedule: Schedule, request: Request, pieces: int) -> None:
         n = self._ranks = request.ranks
+        self._bits: dict[int, int] = {}  # by the address of a list of the schedule, which stays as long as this
+        self._by_owner = request.collective is Collective.ALL_TO_ALL
         self._programs = lower(schedule)
         self._steps = [[once for step in schedule.program(r).steps for once in step.unrolled()] for r in range(n)]
         self._reduces = [[step.reduce for step in steps if step.receive_from is not None] for steps in self._steps]
@@ -104,16 +111,36 @@ class _ProofRun:
                 return
             self._next[rank] += 1
             if action.send_to is not None:
-                data = {}
-                for piece in step.pieces_of(0):
-                    if piece not in self.held[rank]:
-                        raise ScheduleError(f"rank {rank} sends piece {piece}, which it does not hold")
-                    data[piece] = self.held[rank][piece]
+                data = self._taken(rank, step.pieces_of(0))
                 self._wire.append((action.send_to.of(rank, self._ranks), action.receipt, data))
             if action.receive_from is not None:
                 self._posted[rank] += 1
                 if action.own_receipt in self._early[rank]:
                     self._absorb(rank, action.own_receipt, self._early[rank].pop(action.own_receipt))
+
+    def _taken(self, rank: int, names: Iterable[Hashable]) -> Held:
+        """The data of the pieces of a message. Raises ScheduleError if its sender does not hold one."""
+        held = self.held[rank]
+        if not self._by_owner:
+            for piece in names:
+                if piece not in held:
+                    raise ScheduleError(f"rank {rank} sends piece {piece}, which it does not hold")
+            return {piece: held[piece] for piece in names}
+        if isinstance(names, Pairs):
+            data = dict.fromkeys(names.owners, self._bits_of(names.pieces))
+        else:
+            data = _by_owner(names)
+        for owner, pieces in data.items():
+            if held.get(owner, 0) & pieces != pieces:
+                raise ScheduleError(f"rank {rank} sends data of rank {owner} that it does not hold")
+        return data
+
+    def _bits_of(self, pieces: Sequence[int]) -> int:
+        """A list of pieces as bits; many messages share one."""
+        known = self._bits.get(id(pieces))
+        if known is None:
+            known = self._bits[id(pieces)] = sum(1 << piece for piece in pieces)
+        return known
 
     def _absorb(self, rank: int, receipt: int, data: Held) -> None:
         self._tokens[rank] += 1
@@ -121,7 +148,17 @@ class _ProofRun:
         for piece, ranks in data.items():
             if reduces and held.get(piece, 0) & ranks:
                 raise ScheduleError(f"rank {rank} adds data to piece {piece} that are in it already")
-            held[piece] = held.get(piece, 0) | ranks if reduces else ranks
+            held[piece] = held.get(piece, 0) | ranks if reduces or self._by_owner else ranks
+
+
+def _by_owner(names: Iterable[Hashable]) -> dict[Hashable, int]:
+    """The pieces (a, b) of a message: of each a the set of all b, as bits."""
+    data: dict[Hashable, int] = {}
+    for name in names:
+        if not (isinstance(name, tuple) and isinstance(name[1], int)):
+            raise ScheduleError(f"a message of an all-to-all carries {name!r}; expected pairs of a rank and a piece")
+        data[name[0]] = data.get(name[0], 0) | 1 << name[1]
+    return data
 
 
 def _at_start(rank: int, request: Request, pieces: int) -> Held:
@@ -129,7 +166,7 @@ def _at_start(rank: int, request: Request, pieces: int) -> Held:
     if request.collective is Collective.ALL_GATHER:
         return dict.fromkeys(range(rank * pieces, (rank + 1) * pieces), contribution)
     if request.collective is Collective.ALL_TO_ALL:
-        return {(rank, piece): contribution for piece in range(n * pieces)}
+        return {rank: (1 << n * pieces) - 1}
     return dict.fromkeys(range(n * pieces), contribution)
 
 

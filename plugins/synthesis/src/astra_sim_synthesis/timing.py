@@ -8,7 +8,7 @@ of unlike bandwidth each carry as much as they can (Won et al., TACOS, MICRO 202
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import attrs
@@ -27,7 +27,7 @@ class Transfer:
     """
 
     edge: RankEdge
-    pieces: tuple[object, ...]
+    pieces: Sequence[Hashable]
     bytes: int
     needs: list[Transfer]
     reduce: bool = False
