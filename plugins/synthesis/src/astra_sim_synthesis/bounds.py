@@ -11,7 +11,7 @@ the links are worth in its time. The prices that give the best bound are found b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
 import numpy as np
@@ -25,6 +25,8 @@ from astra_sim_synthesis.edges import Floats, Ints
 _UNITS = 1 << 20
 """Capacities are whole numbers for scipy: the largest sum of them is about this times the number of ranks, within 32 bits."""
 _PRICE_ROUNDS = 24
+_MOST_KINDS = 12
+"""Of links, for whose prices alone the bound of an all-to-all is computed."""
 
 
 @attrs.frozen
@@ -209,29 +211,54 @@ def _partitions(graph: _Graph) -> Sequence[Ints]:
 
 def _all_to_all(graph: _Graph, size: float) -> Bound:
     """Each rank has size / n bytes for each other one."""
-    n, nodes, each = graph.ranks, graph.fabric.nodes, size / graph.ranks
+    n, each = graph.ranks, size / graph.ranks
     single = min(graph.bandwidth[graph.rows == rank].sum() for rank in range(n))
     into = min(graph.bandwidth[graph.columns == rank].sum() for rank in range(n))
     best = Bound((n - 1) * each / float(min(single, into)), "links of the rank that has the least bandwidth")
+    reason = "traffic: routes of all pairs, at the prices of links that are worst for them"
+    for weights in _prices_of_classes(graph):
+        distance, _ = _cheapest_routes(graph, weights)
+        bound = float(distance[:, :n].sum()) * each / float(weights @ graph.bandwidth)
+        best = max(best, Bound(bound, reason), key=lambda bound: bound.time_ns)
     weights = 1 / graph.bandwidth
-    sources = np.arange(n)
     for _ in range(_PRICE_ROUNDS if n <= 256 else 2):
-        order = np.lexsort((weights, graph.columns, graph.rows))
-        first = np.ones(len(order), dtype=bool)
-        rows, columns = graph.rows[order], graph.columns[order]
-        first[1:] = (rows[1:] != rows[:-1]) | (columns[1:] != columns[:-1])
-        cheapest = order[first]  # of parallel links the cheapest
-        matrix = csr_matrix((weights[cheapest], (graph.rows[cheapest], graph.columns[cheapest])), shape=(nodes, nodes))
-        distance, before = dijkstra(matrix, indices=sources, return_predecessors=True)
-        cost = float(distance[:, :n].sum())
-        bound = cost * each / float(weights @ graph.bandwidth)
-        if bound > best.time_ns:
-            best = Bound(bound, "traffic: routes of all pairs, at the prices of links that are worst for them")
+        distance, before = _cheapest_routes(graph, weights)
+        bound = float(distance[:, :n].sum()) * each / float(weights @ graph.bandwidth)
+        best = max(best, Bound(bound, reason), key=lambda bound: bound.time_ns)
         load = _loads(graph, distance, before)
         relative = load / graph.bandwidth
         weights = weights * np.exp(0.5 * (relative / max(relative.max(), 1e-300)))
         weights /= weights.max()
     return best
+
+
+def _prices_of_classes(graph: _Graph) -> Iterator[Floats]:
+    """Prices of links of one kind alone: those of a dimension and bandwidth, between NPUs, between switches, or to or from switches.
+
+    If a fabric looks the same from all NPUs, all links of a kind have one price, and often a single kind is what limits an exchange.
+    """
+    links = graph.fabric.links
+    is_switch = graph.fabric.is_switch
+    kinds: dict[tuple[object, ...], list[int]] = {}
+    for number, link in enumerate(links):
+        kinds.setdefault((link.dimension, link.bandwidth, is_switch(link.source), is_switch(link.target)), []).append(number)
+    for numbers in list(kinds.values())[:_MOST_KINDS] if len(kinds) > 1 else ():
+        weights = 1e-9 / graph.bandwidth
+        weights[numbers] *= 1e9
+        yield weights / weights.max()
+
+
+def _cheapest_routes(graph: _Graph, weights: Floats) -> tuple[Floats, Ints]:
+    """The costs of the cheapest routes from each rank to each node, and the nodes before their ends, `(ranks, nodes)` each."""
+    order = np.lexsort((weights, graph.columns, graph.rows))
+    first = np.ones(len(order), dtype=bool)
+    rows, columns = graph.rows[order], graph.columns[order]
+    first[1:] = (rows[1:] != rows[:-1]) | (columns[1:] != columns[:-1])
+    cheapest = order[first]  # of parallel links the cheapest
+    nodes = graph.fabric.nodes
+    matrix = csr_matrix((weights[cheapest], (graph.rows[cheapest], graph.columns[cheapest])), shape=(nodes, nodes))
+    distance, before = dijkstra(matrix, indices=np.arange(graph.ranks), return_predecessors=True)
+    return distance, before
 
 
 def _loads(graph: _Graph, distance: Floats, before: np.ndarray) -> Floats:

@@ -12,6 +12,7 @@ from xml.sax.saxutils import quoteattr
 from astra_sim.schedule import Collective, Request, Schedule
 from astra_sim.schedule_bytes import cut_of
 
+from astra_sim_synthesis.expanded import expanded
 from astra_sim_synthesis.places import ChunkPlace, MessageRun, PiecePlaces
 
 NAMES = {
@@ -24,7 +25,8 @@ NAMES = {
 
 
 def msccl_xml(schedule: Schedule, request: Request, name: str) -> str:
-    """The text of the file of a schedule that has a program for each rank, whose messages carry named pieces."""
+    """The text of the file of a schedule whose messages carry named pieces."""
+    schedule = expanded(schedule)
     kind, pieces, n = request.collective, cut_of(schedule), request.ranks
     in_place = kind is not Collective.ALL_TO_ALL
     lines = [

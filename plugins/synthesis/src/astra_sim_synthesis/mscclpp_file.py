@@ -14,6 +14,7 @@ from typing import Any
 from astra_sim.schedule import Collective, Request, Schedule, Step
 from astra_sim.schedule_bytes import cut_of
 
+from astra_sim_synthesis.expanded import expanded
 from astra_sim_synthesis.msccl_file import NAMES, inputs_of, outputs_of, sent_in_order
 from astra_sim_synthesis.places import ChunkPlace, MessageRun, PiecePlaces, in_place_buffer
 
@@ -21,7 +22,8 @@ _CHANNEL = {"channel_type": "memory"}
 
 
 def mscclpp_json(schedule: Schedule, request: Request, name: str) -> str:
-    """The text of the file of a schedule that has a program for each rank, whose messages carry named pieces."""
+    """The text of the file of a schedule whose messages carry named pieces."""
+    schedule = expanded(schedule)
     kind, pieces, n = request.collective, cut_of(schedule), request.ranks
     places = PiecePlaces(schedule, kind)
     messages = _messages(schedule, places)

@@ -8,24 +8,31 @@ of schedules, so the proof also shows that no rank waits for ever.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping
 
 import attrs
 from astra_sim.errors import ScheduleError
-from astra_sim.schedule import Collective, Request, Schedule, Step, lower
-from astra_sim.schedule_bytes import Pairs, check_bytes, cut_of
+from astra_sim.schedule import Collective, Peer, Request, Schedule, Step, lower
+from astra_sim.schedule_bytes import Pairs, check_bytes, cut_of, has_parts
 
 Held = dict[Hashable, int]
 
 
 def prove(schedule: Schedule, request: Request) -> str:
-    """Describe the proof of a schedule that has a program for each rank. Raises ScheduleError if it is not right."""
+    """Describe the proof of a schedule that has a program for each rank, or `is_one_for_all`. Raises ScheduleError if it is not right."""
     check_bytes(schedule, request)
     pieces = cut_of(schedule)
-    run = _ProofRun(schedule, request, pieces)
+    run = _OneForAllRun(schedule, request, pieces) if is_one_for_all(schedule, request) else _ProofRun(schedule, request, pieces)
     run.go()
     _check(run.held, request, pieces)
     return f"every rank ends with its {request.ranks * pieces} pieces; {schedule.total_messages()} messages, none added twice"
+
+
+def is_one_for_all(schedule: Schedule, request: Request) -> bool:
+    """Whether one rank proves an all-to-all for all: each does the same, relative to itself, with peers at distances."""
+    if not schedule.is_shared or request.collective is not Collective.ALL_TO_ALL or has_parts(schedule):
+        return False
+    return all(run.first.operator == "shift" for step in schedule.programs[0].steps for run in step.peers())
 
 
 def named_by_owner(schedule: Schedule, request: Request) -> Schedule:
@@ -74,8 +81,10 @@ def _check(held: list[Held], request: Request, pieces: int) -> None:
 class _ProofRun:
     """Ranks that take their steps; messages arrive in the order in which they are sent."""
 
-    def __init__(self, schedule: Schedule, request: Request, pieces: int) -> None:
-        n = self._ranks = request.ranks
+    def __init__(self, schedule: Schedule, request: Request, pieces: int, followed: int | None = None) -> None:
+        """Follow all ranks, or the first ones alone."""
+        self._ranks = request.ranks
+        n = followed or request.ranks
         self._bits: dict[int, int] = {}  # by the address of a list of the schedule, which stays as long as this
         self._by_owner = request.collective is Collective.ALL_TO_ALL
         self._programs = lower(schedule)
@@ -89,7 +98,7 @@ class _ProofRun:
 
     def go(self) -> None:
         """Let every rank go on until nothing is under way. Raises ScheduleError if one does not take all its steps."""
-        for rank in range(self._ranks):
+        for rank in range(len(self.held)):
             self._advance(rank)
         while self._wire:
             rank, receipt, data = self._wire.popleft()
@@ -98,7 +107,7 @@ class _ProofRun:
                 self._advance(rank)
             else:
                 self._early[rank][receipt] = data
-        for rank in range(self._ranks):
+        for rank in range(len(self.held)):
             if self._next[rank] < len(self._steps[rank]) or self._early[rank]:
                 raise ScheduleError(f"rank {rank} waits for ever at step {self._next[rank] + 1} of {len(self._steps[rank])}")
 
@@ -112,11 +121,14 @@ class _ProofRun:
             self._next[rank] += 1
             if action.send_to is not None:
                 data = self._taken(rank, step.pieces_of(0))
-                self._wire.append((action.send_to.of(rank, self._ranks), action.receipt, data))
+                self._post(rank, action.send_to, action.receipt, data)
             if action.receive_from is not None:
                 self._posted[rank] += 1
                 if action.own_receipt in self._early[rank]:
                     self._absorb(rank, action.own_receipt, self._early[rank].pop(action.own_receipt))
+
+    def _post(self, rank: int, peer: Peer, receipt: int, data: Held) -> None:
+        self._wire.append((peer.of(rank, self._ranks), receipt, data))
 
     def _taken(self, rank: int, names: Iterable[Hashable]) -> Held:
         """The data of the pieces of a message. Raises ScheduleError if its sender does not hold one."""
@@ -126,21 +138,28 @@ class _ProofRun:
                 if piece not in held:
                     raise ScheduleError(f"rank {rank} sends piece {piece}, which it does not hold")
             return {piece: held[piece] for piece in names}
-        if isinstance(names, Pairs):
-            data = dict.fromkeys(names.owners, self._bits_of(names.pieces))
-        else:
-            data = _by_owner(names)
+        data = self._product(names) if isinstance(names, Pairs) else self._by_one(names)
         for owner, pieces in data.items():
             if held.get(owner, 0) & pieces != pieces:
                 raise ScheduleError(f"rank {rank} sends data of rank {owner} that it does not hold")
         return data
 
-    def _bits_of(self, pieces: Sequence[int]) -> int:
-        """A list of pieces as bits; many messages share one."""
-        known = self._bits.get(id(pieces))
+    def _product(self, names: Pairs) -> Held:
+        """The pieces (a, b) of a message: of each a all b, as bits. Many messages share the list of b."""
+        known = self._bits.get(id(names.pieces))
         if known is None:
-            known = self._bits[id(pieces)] = sum(1 << piece for piece in pieces)
-        return known
+            known = self._bits[id(names.pieces)] = sum(1 << piece for piece in names.pieces)
+        return dict.fromkeys(names.owners, known)
+
+    def _by_one(self, names: Iterable[Hashable]) -> Held:
+        """The same of pieces that are listed; those that all ranks share a program for may count from either end."""
+        data: Held = {}
+        for name in names:
+            if not (isinstance(name, tuple) and isinstance(name[0], int) and isinstance(name[1], int)):
+                raise ScheduleError(f"a message of an all-to-all carries {name!r}; expected pairs of a rank and a piece")
+            owner, piece = name if len(self.held) == self._ranks else (name[0] % self._ranks, name[1] % self._ranks)
+            data[owner] = data.get(owner, 0) | 1 << piece
+        return data
 
     def _absorb(self, rank: int, receipt: int, data: Held) -> None:
         self._tokens[rank] += 1
@@ -151,14 +170,19 @@ class _ProofRun:
             held[piece] = held.get(piece, 0) | ranks if reduces or self._by_owner else ranks
 
 
-def _by_owner(names: Iterable[Hashable]) -> dict[Hashable, int]:
-    """The pieces (a, b) of a message: of each a the set of all b, as bits."""
-    data: dict[Hashable, int] = {}
-    for name in names:
-        if not (isinstance(name, tuple) and isinstance(name[1], int)):
-            raise ScheduleError(f"a message of an all-to-all carries {name!r}; expected pairs of a rank and a piece")
-        data[name[0]] = data.get(name[0], 0) | 1 << name[1]
-    return data
+class _OneForAllRun(_ProofRun):
+    """Rank 0 of ranks that all do the same at once: what it sends to a distance comes to it from there, seen from one rank further."""
+
+    def __init__(self, schedule: Schedule, request: Request, pieces: int) -> None:
+        super().__init__(schedule, request, pieces, 1)
+
+    def _post(self, rank: int, peer: Peer, receipt: int, data: Held) -> None:
+        n, distance = self._ranks, peer.value % self._ranks
+        moved: Held = {}
+        for owner, pieces in data.items():
+            assert isinstance(owner, int)
+            moved[(owner - distance) % n] = (pieces >> distance | pieces << n - distance) & (1 << n) - 1
+        self._wire.append((rank, receipt, moved))
 
 
 def _at_start(rank: int, request: Request, pieces: int) -> Held:

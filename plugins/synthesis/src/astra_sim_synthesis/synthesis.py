@@ -16,10 +16,10 @@ from astra_sim.platform import Platform
 from astra_sim.schedule import Collective, Request, Schedule
 
 from astra_sim_synthesis.bounds import Bound, lower_bound
-from astra_sim_synthesis.candidates import METHODS, Candidates
+from astra_sim_synthesis.candidates import METHODS, MOST_RANKS, Candidates
 from astra_sim_synthesis.expanded import expanded, merged_schedule
 from astra_sim_synthesis.judge import Judge
-from astra_sim_synthesis.proof import named_by_owner, prove
+from astra_sim_synthesis.proof import is_one_for_all, named_by_owner, prove
 
 NETWORK = "plugin:analytical?congestion=aware&switching=cut_through&rounding=picosecond"
 """The network on which plans are compared unless another is named: messages wait at links in the order in which they come."""
@@ -31,7 +31,8 @@ class Plan:
 
     `request.bytes` is the data of each rank at the start. `method` is how it was made, `proof` its proof. Times are of one
     collective by itself (ns): its own, that of the system layer's own choice (`auto_ns`), and the lower bound. `schedule` is the ranks'
-    programs. `designed` is the best schedule that has a proof, by numbers of ranks and pieces: the same, unless `is_fallback`.
+    programs. `designed` is the best schedule that has a proof, the same by numbers of ranks and pieces unless one proof holds for
+    all, or unless `is_fallback`.
     """
 
     platform: str
@@ -117,7 +118,9 @@ class Synthesizer:
         if schedule is None:
             how = "" if self._method == METHODS[0] else f" by {self._method}"
             raise InputError(f"no schedule was found for {collective} on {n} ranks{how}; expected a method and a platform for it")
-        designed = named_by_owner(expanded(schedule), request)
+        # A program for each of a thousand ranks takes longer to write than one is proved for all.
+        is_shared = n > MOST_RANKS and is_one_for_all(schedule, request)
+        designed = schedule if is_shared else named_by_owner(expanded(schedule), request)
         proof, is_fallback = prove(designed, request), auto_ns < best_ns and len(phases) > 1 and self._method == METHODS[0]
         if is_fallback:
             proof = f"none of auto's phases together; the best plan that was made: {proof}"
