@@ -137,6 +137,13 @@ class Attempt {
       }
       std::sort(last.begin(), last.end());
       last.erase(std::unique(last.begin(), last.end()), last.end());
+      const auto [fastest, slowest] =
+          std::minmax_element(last.begin(), last.end(), [&](auto a, auto b) { return graph_.busy[a] < graph_.busy[b]; });
+      if (!last.empty() && graph_.busy[*fastest] == graph_.busy[*slowest]) {
+        const auto count = static_cast<std::int32_t>(last.size());
+        result = std::max(result, (total_ - pieces_ + count - 1) / count * graph_.busy[*fastest] + latency);
+        continue;
+      }
       std::priority_queue<std::pair<double, double>, std::vector<std::pair<double, double>>, std::greater<>> next;
       for (const auto link : last) next.emplace(graph_.busy[link], graph_.busy[link]);
       double time = 0;

@@ -1,8 +1,8 @@
 """All-to-alls dimension by dimension, for any number of ranks: the data for all ranks in one direction travel together.
 
-In each dimension of an order, a rank sends to each coordinate the data for all ranks with that coordinate, of all ranks that agree with it in
-the dimensions left: straight where no NPU is between two ranks (NVLink, rails), otherwise from neighbour to neighbour, the shorter way round.
-The data of each pair are cut into parts whose orders begin with different dimensions, so that all dimensions are busy at once.
+In each dimension of an order, a rank sends to each coordinate the data for all ranks with that coordinate, of all ranks that agree with it
+in the dimensions left: straight where no NPU is between two ranks (NVLink, rails), otherwise from neighbour to neighbour, the shorter way
+round. The data of each pair are cut into parts whose orders begin with different dimensions, so that all dimensions are busy at once.
 """
 
 from __future__ import annotations

@@ -9,32 +9,34 @@ from typing import Any, Literal
 
 import attrs
 import numpy as np
+from astra_sim import InputError
 from astra_sim.schedule import Collective, Request, Schedule
 from astra_sim.system import PhasePlan
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import connected_components
 
+from astra_sim_synthesis.bounds import lower_bound
 from astra_sim_synthesis.buckets import in_buckets, torus_of
 from astra_sim_synthesis.by_dimension import by_dimension
 from astra_sim_synthesis.circulant import circulant
+from astra_sim_synthesis.command import METHODS
 from astra_sim_synthesis.edges import RankGraph, rank_graph
 from astra_sim_synthesis.exchanges import relayed, straight
 from astra_sim_synthesis.judge import Judge
 from astra_sim_synthesis.matching import Matcher, Matching
+from astra_sim_synthesis.milp import MOST_RANKS_OF_MILP, in_rounds
 from astra_sim_synthesis.programs import DATA_ONLY, PACED, schedule_of
 from astra_sim_synthesis.timing import Transfer, schedule_in_time
 from astra_sim_synthesis.tree_plans import along_trees, one_after_the_other, reversed_in_time
 from astra_sim_synthesis.trees import FLAT, USUAL_DEPTH, PackedTree, pack_trees
 
-METHODS = ("fastest", "trees", "matching", "buckets", "exchanges", "circulant", "auto", "milp")
-"""Ways to make a plan; `fastest` compares all but the last."""
 MOST_RANKS = 160
 """For which trees and matchings are made."""
 MOST_IN_DIMENSIONS = 1024
 """For which rings in all dimensions at once, and exchanges dimension by dimension, are planned."""
 _MOST_MESSAGES = 32_000
-_CLOSE = 1.01
-"""Of the lower bound: trees and matchings are not cut finer if they are as close."""
+_CLOSE, _CLOSER = 1.01, 1.001
+"""Of the lower bound: trees are not cut finer if they are as close, matchings, which are cheaper, if they are closer."""
 
 
 _SIMULATED = {"matching": 1, "overlapped matching": 1}
@@ -93,6 +95,9 @@ class Candidates:
     def _drafts(self, request: Request, bound_ns: float) -> Iterator[_Draft]:
         """Plans with their times by themselves."""
         is_exchange = request.collective is Collective.ALL_TO_ALL
+        if self._method == "milp":
+            yield from self._in_rounds(request)
+            return
         if self._wants("buckets"):
             yield from self._buckets(request)
         if self._wants("exchanges") and is_exchange:
@@ -229,7 +234,7 @@ class Candidates:
             found = {way: self._matcher(way).match(request.bytes / total, pieces) for way in inwards}
             time_ns = sum(matching.time_ns for matching in found.values())
             yield from self._matched(request, pieces, found)
-            if time_ns <= _CLOSE * bound_ns:
+            if time_ns <= _CLOSER * bound_ns:
                 return
 
     def _matched(self, request: Request, pieces: int, found: Mapping[bool, Matching]) -> Iterator[_Draft]:
@@ -249,6 +254,33 @@ class Candidates:
         yield _Draft("matching", how, time_ns, lambda: plans()[0])
         if len(found) > 1:
             yield _Draft("overlapped matching", f"{how}, each as early as it can", time_ns, lambda: plans()[1])
+
+    def _in_rounds(self, request: Request) -> Iterator[_Draft]:
+        """Plans of a mixed-integer program. Raises InputError if there are too many ranks for it."""
+        graph, n, kind = self._graph(), request.ranks, request.collective
+        if n > MOST_RANKS_OF_MILP:
+            raise InputError(f"method is milp, and there are {n} ranks; expected at most {MOST_RANKS_OF_MILP}")
+        if not _is_connected(graph):
+            return
+        step_ns, fabric = self._judge.endpoint_ns, self._platform.fabric()
+        inwards_ns = lower_bound(fabric, n, Collective.REDUCE_SCATTER, request.bytes).time_ns
+        outwards = (Collective.ALL_GATHER, request.bytes // n) if kind is Collective.ALL_REDUCE else (kind, request.bytes)
+        out_ns = lower_bound(fabric, n, *outwards).time_ns
+        for pieces in (1, 2, 3, 4):
+            if request.bytes < pieces * n:
+                return
+            out = inwards = None
+            if kind is not Collective.REDUCE_SCATTER:
+                out = in_rounds(graph, request, pieces, step_ns, out_ns)
+            if kind in (Collective.REDUCE_SCATTER, Collective.ALL_REDUCE):
+                inwards = in_rounds(graph.reversed(), request, pieces, step_ns, inwards_ns)
+            plans = [plan for plan in (inwards, out) if plan is not None]
+            if len(plans) < 1 + (kind is Collective.ALL_REDUCE):
+                return
+            sums = reversed_in_time(graph, inwards.transfers) if inwards is not None else None
+            how = " and ".join(map(str, plans))
+            for name, transfers in self._joined(sums, out.transfers if out is not None else None):
+                yield _draft("milp", f"MILP of {pieces} {'piece' if pieces == 1 else 'pieces'} a rank, {name}: {how}", transfers)
 
     def _matcher(self, inwards: bool) -> Matcher:
         if inwards not in self._matchers:

@@ -24,6 +24,8 @@ from astra_sim.errors import InputError
 from astra_sim.schedule import Collective
 from astra_sim.units import parse_size
 
+METHODS = ("fastest", "trees", "matching", "buckets", "exchanges", "circulant", "auto", "milp")
+"""Ways to make a plan; `fastest` compares all but the last."""
 _MOST_SIZES = 64
 
 
@@ -59,6 +61,13 @@ def path_of(output: str, size: int, several: bool) -> str:
     show_default=True,
     help="The collective.",
 )
+@click.option(
+    "--method",
+    type=click.Choice(METHODS),
+    default=METHODS[0],
+    show_default=True,
+    help="How plans are made; fastest compares all but milp, which is for 8 ranks and needs highspy.",
+)
 @click.option("--bytes", "sizes", metavar="A..B[,C...]", required=True, help="Sizes, which grow fourfold from A to B.")
 @click.option(
     "-o",
@@ -72,6 +81,7 @@ def path_of(output: str, size: int, several: bool) -> str:
 def synthesize(
     assignments: tuple[str, ...],
     collective: str,
+    method: str,
     sizes: str,
     output: str | None,
     as_json: bool,
@@ -85,8 +95,8 @@ def synthesize(
         --platform 'plugin:torus?sizes=4,4&link_bandwidth_gb_per_s=50'
 
     The time is simulated, of one collective by itself; the lower bound follows from the links alone, so no schedule is faster. The plan is
-    never slower than the system layer's own algorithm (auto). The size of an all-gather is the bytes of each rank at the end, that of the
-    others those at the start.
+    never slower than the system layer's own algorithm (auto), unless --method names another. The size of an all-gather is the bytes of each
+    rank at the end, that of the others those at the start.
     """
     from astra_sim_synthesis.judge import Judge
     from astra_sim_synthesis.msccl_file import msccl_xml
@@ -97,7 +107,7 @@ def synthesize(
         raise InputError("--platform is missing; expected plugin:NAME[?key=value&...] or a file")
     wanted, kind = parse_sizes(sizes), Collective(collective)
     network = components["network"] or NETWORK
-    synthesizer = Synthesizer(Judge.of(components["platform"], network, components["system"], shared_plugins(), assignments))
+    synthesizer = Synthesizer(Judge.of(components["platform"], network, components["system"], shared_plugins(), assignments), method)
     plans: list[Plan] = []
     with Progress(enabled=not quiet) as progress:
         for number, size in enumerate(wanted):

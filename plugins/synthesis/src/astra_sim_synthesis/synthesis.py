@@ -16,7 +16,8 @@ from astra_sim.platform import Platform
 from astra_sim.schedule import Collective, Request, Schedule
 
 from astra_sim_synthesis.bounds import Bound, lower_bound
-from astra_sim_synthesis.candidates import METHODS, MOST_RANKS, Candidates
+from astra_sim_synthesis.candidates import MOST_RANKS, Candidates
+from astra_sim_synthesis.command import METHODS
 from astra_sim_synthesis.expanded import expanded, merged_schedule
 from astra_sim_synthesis.judge import Judge
 from astra_sim_synthesis.proof import is_one_for_all, named_by_owner, prove
