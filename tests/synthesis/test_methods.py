@@ -20,7 +20,7 @@ from astra_sim_synthesis.matching import Matcher
 from astra_sim_synthesis.proof import prove
 from astra_sim_synthesis.synthesis import NETWORK
 
-from benchmarks.synthesis import TACOS, TacosCase, matching_as_tacos
+from devtools.tacos import TACOS, TacosCase, matching_as_tacos
 
 LINK = "link_bandwidth_gb_per_s=50&link_latency_ns=500"
 RING, TORUS, SWITCH = f"plugin:ring?size=6&links=2&{LINK}", f"plugin:torus?sizes=3,4&{LINK}", f"plugin:switch?size=6&{LINK}"
@@ -72,7 +72,7 @@ def test_a_piece_that_cannot_get_everywhere_takes_for_ever() -> None:
 )
 def test_wrong_graphs_are_refused(change: dict[int, Any], message: str) -> None:
     numbers = [np.array(each, np.int32).tobytes() for each in ([0], [1], [0, 1], [0])]
-    arguments = [2, *numbers, np.zeros(1).tobytes(), np.ones(1).tobytes(), 1, 1]
+    arguments: list[Any] = [2, *numbers, np.zeros(1).tobytes(), np.ones(1).tobytes(), 1, 1]
     for place, value in change.items():
         arguments[place] = value
     with pytest.raises(ValueError, match=message):
@@ -103,10 +103,10 @@ def test_programs_of_rounds_are_solved_and_proved(platform: str, collective: str
 
 
 def test_rounds_are_the_fewest_there_can_be() -> None:
-    """By hand, for an all-to-all on a ring of 5: 2 * 1 + 2 * 2 links of the 2 of each rank for what it sends, so 3 rounds."""
+    """By hand, for an all-to-all on a ring of 5: what a rank sends takes 2 * 1 + 2 * 2 links, of which each has 2: 3 rounds for a piece."""
     pytest.importorskip("highspy")
     plan = synthesize(f"plugin:ring?size=5&links=2&{LINK}", "all_to_all", 5 << 20, method="milp")
-    assert ": 3 rounds (the fewest for whole pieces)" in plan.method
+    assert plan.method == "MILP of 4 pieces a rank, outwards: 12 rounds (the fewest for whole pieces)"
 
 
 def test_a_program_of_rounds_beats_the_matching_where_it_can(capfd: pytest.CaptureFixture[str]) -> None:
@@ -134,7 +134,7 @@ def test_methods_that_do_not_fit_are_errors(method: str, message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("platform", "gap"), [(f"plugin:torus?sizes=4,4,4&{LINK}", 0.01), (RAILS, 0.02), (f"plugin:torus?sizes=3,5&{LINK}", 0.2)]
+    ("platform", "gap"), [(f"plugin:torus?sizes=4,4,4&{LINK}", 0.01), (RAILS, 0.1), (f"plugin:torus?sizes=3,5&{LINK}", 0.2)]
 )
 def test_exchanges_dimension_by_dimension_are_near_the_bound(platform: str, gap: float) -> None:
     plan = synthesize(platform, "all_to_all", 64 << 20, method="exchanges")
@@ -152,11 +152,12 @@ def test_exchanges_dimension_by_dimension_are_near_the_bound(platform: str, gap:
     ],
 )
 def test_exchanges_of_more_ranks_have_plans(platform: str, size: int) -> None:
-    """168 ranks: too many for trees and paths."""
+    """168 ranks: too many for trees and paths. Where auto is faster, the file holds this plan."""
     plan = synthesize(platform, "all_to_all", size)
-    assert plan.method == "exchanges dimension by dimension"
+    assert "exchanges dimension by dimension" in plan.method
     check_schedule(plan.designed, plan.request)
     assert plan.bound.time_ns <= plan.time_ns <= plan.auto_ns
+    assert plan.designed_ns < 1.3 * plan.bound.time_ns
 
 
 def test_the_bound_of_a_long_torus_is_that_of_its_long_dimension() -> None:
@@ -186,7 +187,9 @@ def test_pairs_of_pieces_are_those_that_they_stand_for() -> None:
     assert len(pairs) == 4
     assert pairs[1] == (0, 2)
     request = Request(Collective.ALL_TO_ALL, 2, 20)
-    programs = [RankProgram((send(rank(1 - r), 10, after=1, pieces=Pairs([r], [1 - r])), receive(rank(1 - r), 10))) for r in range(2)]
+    programs = [
+        RankProgram((send(rank(1 - r), 10, after=1, pieces=Pairs([r], [1 - r])), receive(rank(1 - r), 10, after=0))) for r in range(2)
+    ]
     schedule = Schedule.per_rank(request, programs)
     assert cut_of(schedule) == 1
     check_schedule(schedule, request)

@@ -35,7 +35,7 @@ MOST_RANKS = 160
 MOST_IN_DIMENSIONS = 1024
 """For which rings in all dimensions at once, and exchanges dimension by dimension, are planned."""
 _MOST_MESSAGES = 32_000
-_CLOSE, _CLOSER = 1.01, 1.001
+_CLOSE, _CLOSER = 1.01, 1.002
 """Of the lower bound: trees are not cut finer if they are as close, matchings, which are cheaper, if they are closer."""
 
 

@@ -48,8 +48,8 @@ class RoundPlan:
 def in_rounds(graph: RankGraph, request: Request, pieces: int, step_ns: float, bound_ns: float) -> RoundPlan | None:
     """The plan of an all-gather or an all-to-all with the fewest rounds, each rank's data (for each rank) in `pieces` pieces.
 
-    `bound_ns` is a time that no plan can beat. None if the program would be too large or HiGHS finds nothing. Raises InputError if highspy is
-    not installed.
+    `bound_ns` is a time that no plan can beat. None if the program would be too large or HiGHS finds nothing. Raises InputError if highspy
+    is not installed.
     """
     grid = _Grid.of(graph, request, pieces, step_ns)
     found, most = None, _MOST_ROUNDS
