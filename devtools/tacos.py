@@ -72,7 +72,7 @@ def matching_as_tacos(case: TacosCase) -> tuple[float, float]:
     edges = tuple(attrs.evolve(edge, latency_ns=0.0) for edge in graph.edges)
     matcher = Matcher(RankGraph(graph.ranks, np.asarray(held), edges))
     times = []
-    for _ in range(20):
+    for _ in range(50):
         begin = time.process_time()
         matching = matcher.match(size, case.pieces)
         times.append(time.process_time() - begin)

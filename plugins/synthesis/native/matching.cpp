@@ -95,6 +95,30 @@ class Calendar {
   std::size_t next_ = 0;
 };
 
+// How many ranks have or will have each piece, and the fewest of these numbers.
+class Copies {
+ public:
+  void start(std::int32_t ranks, std::int32_t pieces) {
+    of_.assign(pieces, 1);
+    pieces_with_.assign(ranks + 1, 0);
+    pieces_with_[1] = pieces;
+    fewest_ = 1;
+  }
+
+  std::int32_t of(std::int32_t piece) const { return of_[piece]; }
+  std::int32_t fewest() const { return fewest_; }
+
+  void add(std::int32_t piece) {
+    --pieces_with_[of_[piece]];
+    ++pieces_with_[++of_[piece]];
+    while (fewest_ + 1 < static_cast<std::int32_t>(pieces_with_.size()) && !pieces_with_[fewest_]) ++fewest_;
+  }
+
+ private:
+  std::vector<std::int32_t> of_, pieces_with_;
+  std::int32_t fewest_ = 1;
+};
+
 class Attempt {
  public:
   Attempt(const MatchingGraph& graph, std::int32_t pieces)
@@ -200,10 +224,7 @@ class Attempt {
     held_.assign(static_cast<std::size_t>(graph_.ranks) * words_, 0);
     wanted_.assign(held_.size(), ~std::uint64_t{0});
     left_ = static_cast<std::int64_t>(total_) * (graph_.ranks - 1);
-    copies_.assign(total_, 1);
-    with_copies_.assign(graph_.ranks + 1, 0);
-    with_copies_[1] = total_;
-    fewest_ = 1;
+    copies_.start(graph_.ranks, total_);
     free_at_.assign(graph_.busy.size(), 0.0);
     woken_.assign((graph_.ranks + 63) / 64, 0);
     sent.clear();
@@ -265,12 +286,12 @@ class Attempt {
       idle_.pop_back();
       const auto piece = rarest(edge);
       send(edge, piece, now, sent);
-      std::size_t kept = 0;
+      std::size_t remaining = 0;
       for (auto [other, count] : idle_) {
         count -= static_cast<int>(held(graph_.source[other])[piece >> 6] >> (piece & 63) & 1);
-        if (count && (!shares_links_ || is_free(other, now))) idle_[kept++] = {other, count};
+        if (count && (!shares_links_ || is_free(other, now))) idle_[remaining++] = {other, count};
       }
-      idle_.resize(kept);
+      idle_.resize(remaining);
     }
   }
 
@@ -289,10 +310,10 @@ class Attempt {
       if (number == words_) bits &= ~later;
       for (; bits; bits &= bits - 1) {
         const auto piece = word * 64 + std::countr_zero(bits);
-        if (copies_[piece] >= copies) continue;
+        if (copies_.of(piece) >= copies) continue;
         best = piece;
-        copies = copies_[piece];
-        if (copies == fewest_) return best;
+        copies = copies_.of(piece);
+        if (copies == copies_.fewest()) return best;
       }
     }
     return best;
@@ -310,9 +331,7 @@ class Attempt {
       if (shares_links_ || free_at_[link] < arrival - same_time) events_.add(free_at_[link], -1 - link);
     }
     --left_;
-    --with_copies_[copies_[piece]];
-    ++with_copies_[++copies_[piece]];
-    while (fewest_ < graph_.ranks && !with_copies_[fewest_]) ++fewest_;
+    copies_.add(piece);
   }
 
   const MatchingGraph& graph_;
@@ -324,9 +343,8 @@ class Attempt {
   double goal_ = 0;
   Random random_{0};
   std::vector<std::uint64_t> held_, wanted_;
-  std::vector<std::int32_t> copies_, with_copies_;
+  Copies copies_;
   std::vector<std::pair<std::int32_t, int>> idle_;
-  std::int32_t fewest_ = 1;
   std::int64_t left_ = 0;
   std::vector<double> free_at_;
   std::vector<std::uint64_t> woken_;  // a bit for each rank

@@ -20,7 +20,7 @@ from astra_sim_synthesis.timing import Transfer
 
 
 @attrs.frozen
-class _Dimension:
+class _ExchangeAxis:
     """The size and stride of a dimension, and how data get to another coordinate: straight, around a ring, or along a line."""
 
     size: int
@@ -58,7 +58,7 @@ def by_dimension(graph: RankGraph, platform: Platform, request: Request) -> list
             kind = _kind(graph, dimension.size, stride)
             if kind is None:
                 return None
-            dimensions.append(_Dimension(dimension.size, stride, kind))
+            dimensions.append(_ExchangeAxis(dimension.size, stride, kind))
     if len(dimensions) < 2:
         return None
     halves = 2 if any(dimension.kind == "ring" and dimension.size % 2 == 0 for dimension in dimensions) else 1
@@ -66,7 +66,7 @@ def by_dimension(graph: RankGraph, platform: Platform, request: Request) -> list
     if request.bytes < graph.ranks * len(orders) * halves:
         orders, halves = orders[:1], 1
     cut = len(orders) * halves
-    parts = (_Part(graph, request, order, range(first * halves, (first + 1) * halves), cut) for first, order in enumerate(orders))
+    parts = (_ExchangePart(graph, request, order, range(first * halves, (first + 1) * halves), cut) for first, order in enumerate(orders))
     return list(itertools.chain.from_iterable(part.transfers() for part in parts))
 
 
@@ -86,10 +86,10 @@ def _kind(graph: RankGraph, size: int, stride: int) -> str | None:
     return "line" if are_joined(both) else None
 
 
-class _Part:
+class _ExchangePart:
     """One or two of the `cut` pieces of each pair, which travel through the dimensions in one order."""
 
-    def __init__(self, graph: RankGraph, request: Request, order: Sequence[_Dimension], pieces: range, cut: int) -> None:
+    def __init__(self, graph: RankGraph, request: Request, order: Sequence[_ExchangeAxis], pieces: range, cut: int) -> None:
         self._graph, self._order, self._pieces, self._cut = graph, order, pieces, cut
         total = graph.ranks * cut
         self._sizes = [request.bytes * (place + 1) // total - request.bytes * place // total for place in range(total)]
@@ -108,30 +108,30 @@ class _Part:
             self._blocks = {}
             self._arrived = [[] for _ in ranks]
             for rank in ranks:
-                own = owners[_key(rank, self._order[place:])]
+                agreeing = owners[_key(rank, self._order[place:])]
                 if dimension.kind == "straight":
-                    yield from self._straight(dimension, rank, own, needs[rank])
+                    yield from self._straight(dimension, rank, agreeing, needs[rank])
                 else:
-                    yield from self._onwards(dimension, rank, own, needs[rank], 1)
-                    yield from self._onwards(dimension, rank, own, needs[rank], -1)
+                    yield from self._onwards(dimension, rank, agreeing, needs[rank], 1)
+                    yield from self._onwards(dimension, rank, agreeing, needs[rank], -1)
             needs = self._arrived
             self._left -= dimension.steps
 
-    def _groups(self, agreed: Sequence[_Dimension]) -> dict[tuple[int, ...], list[int]]:
+    def _groups(self, agreed: Sequence[_ExchangeAxis]) -> dict[tuple[int, ...], list[int]]:
         groups: dict[tuple[int, ...], list[int]] = {}
         for rank in range(self._graph.ranks):
             groups.setdefault(_key(rank, agreed), []).append(rank)
         return groups
 
-    def _straight(self, dimension: _Dimension, rank: int, owners: list[int], needs: list[Transfer]) -> Iterator[Transfer]:
+    def _straight(self, dimension: _ExchangeAxis, rank: int, owners: list[int], needs: list[Transfer]) -> Iterator[Transfer]:
         """Send a block to each coordinate, the next one first."""
         for turn in range(1, dimension.size):
             coordinate = (dimension.coordinate(rank) + turn) % dimension.size
             block = self._block(rank, ((coordinate, False),), 1)
             yield self._message(rank, dimension.at(rank, coordinate), owners, block, needs, (-self._left, turn))
 
-    def _onwards(self, dimension: _Dimension, rank: int, owners: list[int], needs: list[Transfer], direction: int) -> Iterator[Transfer]:
-        """Send the blocks of a direction from neighbour to neighbour; each keeps its own and passes the others on."""
+    def _onwards(self, dimension: _ExchangeAxis, rank: int, owners: list[int], needs: list[Transfer], direction: int) -> Iterator[Transfer]:
+        """Send the blocks of a direction from neighbour to neighbour; each keeps its owners and passes the others on."""
         at = rank
         ahead = tuple(dimension.ahead(dimension.coordinate(rank), direction))
         for step, (coordinate, _) in enumerate(ahead):
@@ -166,5 +166,5 @@ class _Part:
         return transfer
 
 
-def _key(rank: int, agreed: Sequence[_Dimension]) -> tuple[int, ...]:
+def _key(rank: int, agreed: Sequence[_ExchangeAxis]) -> tuple[int, ...]:
     return tuple(dimension.coordinate(rank) for dimension in agreed)

@@ -197,11 +197,11 @@ class Candidates:
         if request.collective is not Collective.ALL_GATHER:
             turned = graph.reversed()
             inwards = reversed_in_time(graph, spread(turned, self._packed(turned, pieces, "in", depth)))
-        yield from self._joined(inwards, out)
+        yield from self._combined(inwards, out)
         if out is not None and inwards is not None:
             yield "inwards and outwards at once", spread(graph, self._packed(graph, pieces, "both", depth))
 
-    def _joined(self, inwards: list[Transfer] | None, out: list[Transfer] | None) -> Iterator[tuple[str, list[Transfer]]]:
+    def _combined(self, inwards: list[Transfer] | None, out: list[Transfer] | None) -> Iterator[tuple[str, list[Transfer]]]:
         """A reduce-scatter inwards, an all-gather outwards, or an all-reduce of both, by name."""
         if out is not None and inwards is not None:
             both = one_after_the_other(inwards, out)
@@ -231,28 +231,28 @@ class Candidates:
             total = pieces if is_gather else n * pieces
             if pieces > 1 and (n * n * pieces * len(inwards) > _MOST_MESSAGES or request.bytes < total):
                 return
-            found = {way: self._matcher(way).match(request.bytes / total, pieces) for way in inwards}
-            time_ns = sum(matching.time_ns for matching in found.values())
-            yield from self._matched(request, pieces, found)
+            matchings = {way: self._matcher(way).match(request.bytes / total, pieces) for way in inwards}
+            time_ns = sum(matching.time_ns for matching in matchings.values())
+            yield from self._matched(request, pieces, matchings)
             if time_ns <= _CLOSER * bound_ns:
                 return
 
-    def _matched(self, request: Request, pieces: int, found: Mapping[bool, Matching]) -> Iterator[_Draft]:
+    def _matched(self, request: Request, pieces: int, matchings: Mapping[bool, Matching]) -> Iterator[_Draft]:
         """Plans of matchings; those with the key True are turned round."""
         graph = self._graph()
-        if not all(matching.time_ns < math.inf for matching in found.values()):
+        if not all(matching.time_ns < math.inf for matching in matchings.values()):
             return
 
         @functools.cache
         def plans() -> list[list[Transfer]]:
-            spread = {way: self._matcher(way).transfers(matching, request, pieces) for way, matching in found.items()}
+            spread = {way: self._matcher(way).transfers(matching, request, pieces) for way, matching in matchings.items()}
             inwards = reversed_in_time(graph, spread[True]) if True in spread else None
-            return [transfers for _, transfers in self._joined(inwards, spread.get(False))]
+            return [transfers for _, transfers in self._combined(inwards, spread.get(False))]
 
-        time_ns = sum(matching.time_ns for matching in found.values())
+        time_ns = sum(matching.time_ns for matching in matchings.values())
         how = f"matching in time of {pieces} {'piece' if pieces == 1 else 'pieces'} a rank"
         yield _Draft("matching", how, time_ns, lambda: plans()[0])
-        if len(found) > 1:
+        if len(matchings) > 1:
             yield _Draft("overlapped matching", f"{how}, each as early as it can", time_ns, lambda: plans()[1])
 
     def _in_rounds(self, request: Request) -> Iterator[_Draft]:
@@ -279,7 +279,7 @@ class Candidates:
                 return
             sums = reversed_in_time(graph, inwards.transfers) if inwards is not None else None
             how = " and ".join(map(str, plans))
-            for name, transfers in self._joined(sums, out.transfers if out is not None else None):
+            for name, transfers in self._combined(sums, out.transfers if out is not None else None):
                 yield _draft("milp", f"MILP of {pieces} {'piece' if pieces == 1 else 'pieces'} a rank, {name}: {how}", transfers)
 
     def _matcher(self, inwards: bool) -> Matcher:

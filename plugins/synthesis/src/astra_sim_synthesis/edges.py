@@ -92,8 +92,8 @@ def _pairs(platform: Platform, size: int, in_one_dimension: bool) -> Iterator[tu
         return
     for target in range(platform.npus):  # the target first: routes are found by target
         for number, (dimension, stride) in enumerate(zip(platform.dimensions, platform.strides, strict=True)):
-            own = platform.coordinate(target, number)
-            yield from ((target + (other - own) * stride, target) for other in range(dimension.size) if other != own)
+            place = platform.coordinate(target, number)
+            yield from ((target + (other - place) * stride, target) for other in range(dimension.size) if other != place)
 
 
 def _across(wired: Platform, routes: dict[tuple[int, int], tuple[int, ...]], npus: int) -> dict[tuple[int, int], tuple[int, ...]]:

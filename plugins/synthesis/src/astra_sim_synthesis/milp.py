@@ -51,18 +51,18 @@ def in_rounds(graph: RankGraph, request: Request, pieces: int, step_ns: float, b
     `bound_ns` is a time that no plan can beat. None if the program would be too large or HiGHS finds nothing. Raises InputError if highspy
     is not installed.
     """
-    grid = _Grid.of(graph, request, pieces, step_ns)
-    found, most = None, _MOST_ROUNDS
+    grid = _RoundGrid.of(graph, request, pieces, step_ns)
+    matched, most = None, _MOST_ROUNDS
     if request.collective is not Collective.ALL_TO_ALL:
         matcher = Matcher(graph, step_ns)
         matching = matcher.match(grid.piece_bytes, pieces)
         if matching.time_ns == float("inf"):
             return None
-        found = matcher.transfers(matching, request, pieces)
+        matched = matcher.transfers(matching, request, pieces)
         most = int(matching.time_ns / grid.round_ns + 1e-6)
     least = rounds = max(grid.least(), int(bound_ns / grid.round_ns - 1e-6))
     while rounds < most:
-        program = _Program(grid, rounds)
+        program = _RoundProgram(grid, rounds)
         if program.variables > _MOST_VARIABLES:
             break
         sent = program.solve()
@@ -70,10 +70,10 @@ def in_rounds(graph: RankGraph, request: Request, pieces: int, step_ns: float, b
             return RoundPlan(_transfers(grid, request, pieces, sent, step_ns), rounds, least)
         least += sent is not None and rounds == least
         rounds += 1
-    return RoundPlan(found, most, min(least, most)) if found is not None else None
+    return RoundPlan(matched, most, min(least, most)) if matched is not None else None
 
 
-def _transfers(grid: _Grid, request: Request, pieces: int, sent: Sequence[tuple[int, int, int]], step_ns: float) -> list[Transfer]:
+def _transfers(grid: _RoundGrid, request: Request, pieces: int, sent: Sequence[tuple[int, int, int]], step_ns: float) -> list[Transfer]:
     """The messages of a solution, as early as they can be: edges, pieces and rounds in which they start."""
     size = piece_bytes(request, pieces)
     transfers: list[Transfer] = []
@@ -92,7 +92,7 @@ def _transfers(grid: _Grid, request: Request, pieces: int, sent: Sequence[tuple[
 
 
 @attrs.frozen(eq=False)
-class _Grid:
+class _RoundGrid:
     """Edges in rounds: how long each link is busy with a piece, and how long a piece is on its way over each edge.
 
     `wanted[piece]` are its owner and the ranks that need it.
@@ -107,7 +107,7 @@ class _Grid:
     wanted: dict[int, tuple[int, tuple[int, ...]]]
 
     @classmethod
-    def of(cls, graph: RankGraph, request: Request, pieces: int, step_ns: float) -> _Grid:
+    def of(cls, graph: RankGraph, request: Request, pieces: int, step_ns: float) -> _RoundGrid:
         n = graph.ranks
         is_exchange = request.collective is Collective.ALL_TO_ALL
         size = request.bytes / (pieces if request.collective is Collective.ALL_GATHER else n * pieces)
@@ -140,10 +140,10 @@ class _Grid:
         return rounds
 
 
-class _Program:
+class _RoundProgram:
     """The program for a number of rounds. A variable is 1 if a piece starts over an edge in a round."""
 
-    def __init__(self, grid: _Grid, rounds: int) -> None:
+    def __init__(self, grid: _RoundGrid, rounds: int) -> None:
         self._grid = grid
         self._number: dict[tuple[int, int, int], int] = {}
         edges = grid.graph.edges
@@ -170,7 +170,7 @@ class _Program:
         return len(self._number)
 
     def solve(self) -> list[tuple[int, int, int]] | None:
-        """The messages of a solution; none if it is certain that there is no solution, None if that is not found out."""
+        """The messages of a solution; none if it is certain that there is no solution, None if that is not settled."""
         highspy = _highspy()
         rows = list(self._rows())
         if any(not columns and low > 0 for columns, _, low, _ in rows):
@@ -222,11 +222,11 @@ class _Program:
         for piece, (owner, targets) in self._grid.wanted.items():
             for rank in set(range(self._grid.ranks)) - {owner}:
                 # what one rank needs leaves another once; what all need is copied
-                ways = [self._out_of[rank]] if len(targets) == 1 else [[edge] for edge in self._out_of[rank]]
-                for way in ways:
+                paths = [self._out_of[rank]] if len(targets) == 1 else [[edge] for edge in self._out_of[rank]]
+                for path in paths:
                     for until in range(self._rounds):
-                        sent = self._starts(way, piece, until)
-                        if not any((edge, piece, until) in self._number for edge in way):
+                        sent = self._starts(path, piece, until)
+                        if not any((edge, piece, until) in self._number for edge in path):
                             continue
                         came = [column for edge in self._into[rank] for column in self._starts([edge], piece, until - delay[edge])]
                         yield [*sent, *came], [*[1] * len(sent), *[-1] * len(came)], -np.inf, 0.0

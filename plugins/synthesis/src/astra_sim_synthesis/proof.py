@@ -62,9 +62,9 @@ def _check(held: list[Held], request: Request, pieces: int) -> None:
     everyone = (1 << n) - 1
     for rank, has in enumerate(held):
         if kind is Collective.ALL_TO_ALL:
-            own = ((1 << pieces) - 1) << rank * pieces
+            of_rank = ((1 << pieces) - 1) << rank * pieces
             for source in range(n):
-                if has.get(source, 0) & own != own:
+                if has.get(source, 0) & of_rank != of_rank:
                     raise ScheduleError(f"at the end rank {rank} does not hold the data that rank {source} has for it")
             continue
         if kind is Collective.ALL_GATHER:
