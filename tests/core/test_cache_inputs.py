@@ -179,6 +179,7 @@ RUN_BY_CONTEXT: dict[str, list[Any]] = {
     "held_bytes": [math.inf],
     "route_rules": [RouteRules("never", "all")],
     "collectives_of": ["h100"],
+    "varies": [True],
 }
 """What a context says, with other values than that of the runs here; a test holds that it is all."""
 

@@ -43,7 +43,7 @@ def test_a_plain_all_reduce_finishes(network: str) -> None:
 
 @ENGINES
 def test_each_by_its_own_order_they_wait_for_each_other_and_the_error_says_what_helps(engine: str) -> None:
-    network = "plugin:roce?load_balancing=ecmp&payload_bytes=1000"
+    network = "plugin:roce?load_balancing=ecmp&payload_bytes=1000&connections=message"
     with pytest.raises(DeadlockError, match=r"admission=common \(.*active_chunks_per_dimension is 2, expected at least splits, 16"):
         all_reduce(network, engine, admission="own")
     assert all_reduce(network, engine, admission="own", active_chunks_per_dimension=16) > 20_000
