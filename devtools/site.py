@@ -29,6 +29,8 @@ OUTSIDE = {
     "validation/LOG.md": "validation-log.md",
     "validation/COLLECTIVES.md": "validation-collectives.md",
     "validation/KERNELS.md": "validation-kernels.md",
+    "validation/SCALE.md": "validation-scale.md",
+    "validation/STRAGGLERS.md": "validation-stragglers.md",
     "validation/serving.md": "validation-serving.md",
     "validation/RESULTS.md": "validation-tables.md",
     "benchmarks/RESULTS.md": "measurements.md",
