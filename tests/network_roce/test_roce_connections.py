@@ -88,7 +88,7 @@ MESSAGES = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     sent=MESSAGES,
     options=st.fixed_dictionaries(
