@@ -29,7 +29,7 @@ int EvenSharing::add(std::int64_t, std::int64_t, std::span<const std::pair<int, 
   }
   const int number = spare_flows_.back();
   spare_flows_.pop_back();
-  const int first = take_shares(count_of(used));
+  const int first = shares_.take(count_of(used));
   at(flows_, number) = {first, count_of(used), 0};
   at(group_, number) = links();
   // Its level will not be below that at which all flows of one of its links together fill it.
@@ -37,7 +37,7 @@ int EvenSharing::add(std::int64_t, std::int64_t, std::span<const std::pair<int, 
   for (int share = first; const auto& [used_link, weight] : used) {
     Link& link = at(links_, used_link);
     std::vector<User>& users = at(users_, used_link);
-    at(shares_, share) = {used_link, count_of(users), 0};
+    shares_[share] = {used_link, count_of(users), 0};
     users.push_back({number, share++});
     ++link.fresh;
     level = std::min(level, real(link.capacity) / real(count_of(users)));
@@ -47,18 +47,6 @@ int EvenSharing::add(std::int64_t, std::int64_t, std::span<const std::pair<int, 
   return number;
 }
 
-int EvenSharing::take_shares(int count) {
-  if (count_of(spare_shares_) <= count) spare_shares_.resize(index(count) + 1);
-  std::vector<int>& spare = at(spare_shares_, count);
-  if (spare.empty()) {
-    spare.push_back(count_of(shares_));
-    shares_.resize(shares_.size() + index(count));
-  }
-  const int first = spare.back();
-  spare.pop_back();
-  return first;
-}
-
 void EvenSharing::remove(int number) {
   Flow& flow = at(flows_, number);
   const int group = at(group_, number);
@@ -66,15 +54,15 @@ void EvenSharing::remove(int number) {
   const std::int64_t had = rate(number);
   leave_group(number);
   for (int share = flow.first; share < flow.first + flow.count; ++share) {
-    const auto [used_link, place, crossed] = at(shares_, share);
+    const auto [used_link, place, crossed] = shares_[share];
     at(links_, used_link).free += had;
     std::vector<User>& users = at(users_, used_link);
     at(users, place) = users.back();
-    at(shares_, at(users, place).share).place = place;
+    shares_[at(users, place).share].place = place;
     users.pop_back();
     if (!users.empty()) touched_.push_back(used_link);
   }
-  at(spare_shares_, flow.count).push_back(flow.first);
+  shares_.give_back(flow.first, flow.count);
   flow.count = 0;
   spare_flows_.push_back(number);
 }
@@ -186,7 +174,7 @@ void EvenSharing::take_newcomers(int link) {
 void EvenSharing::leave_group(int number) {
   const Flow& flow = at(flows_, number);
   if (at(group_, number) == links()) {
-    for (int share = flow.first; share < flow.first + flow.count; ++share) --at(links_, at(shares_, share).link).fresh;
+    for (int share = flow.first; share < flow.first + flow.count; ++share) --at(links_, shares_[share].link).fresh;
     return;
   }
   const int left = at(group_, number);
@@ -195,7 +183,7 @@ void EvenSharing::leave_group(int number) {
   at(flows_, at(group.flows, flow.place)).place = flow.place;
   group.flows.pop_back();
   for (int share = flow.first; share < flow.first + flow.count; ++share) {
-    if (--at(group.crossed, at(shares_, share).crossed).flows == 0) ++group.gaps;
+    if (--at(group.crossed, shares_[share].crossed).flows == 0) ++group.gaps;
   }
   if (group.flows.empty()) at(level_, left) = kOpen;
 }
@@ -207,7 +195,7 @@ void EvenSharing::join_group(int number, int to) {
   flow.place = count_of(group.flows);
   group.flows.push_back(number);
   for (int share = flow.first; share < flow.first + flow.count; ++share) {
-    const int link = at(shares_, share).link;
+    const int link = shares_[share].link;
     int& slot = at(slot_, link);
     if (slot == kNotCrossed) {
       slot = count_of(group.crossed);
@@ -215,7 +203,7 @@ void EvenSharing::join_group(int number, int to) {
       at(crossings_, link).push_back({to, slot});
       ++group.gaps;
     }
-    at(shares_, share).crossed = slot;
+    shares_[share].crossed = slot;
     if (++at(group.crossed, slot).flows == 1) --group.gaps;
   }
 }
@@ -239,7 +227,7 @@ void EvenSharing::close_gaps(int number) {
   group.gaps = 0;
   for (int number_of : group.flows) {
     const Flow& flow = at(flows_, number_of);
-    for (int share = flow.first; share < flow.first + flow.count; ++share) at(shares_, share).crossed = at(slot_, at(shares_, share).link);
+    for (int share = flow.first; share < flow.first + flow.count; ++share) shares_[share].crossed = at(slot_, shares_[share].link);
   }
 }
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "bottlenecks.hpp"
+#include "runs.hpp"
 #include "sharing.hpp"
 
 namespace astra::flow {
@@ -78,7 +79,6 @@ class EvenSharing final : public Sharing {
   static constexpr double kOpen = -1;  // below all levels
   static constexpr double kHighest = std::numeric_limits<double>::infinity();
 
-  int take_shares(int count);
   bool is_open(int flow) const { return level_[index(group_[index(flow)])] == kOpen; }
   void gather();
   void reach(int link);
@@ -99,8 +99,7 @@ class EvenSharing final : public Sharing {
   std::vector<std::vector<User>> users_;          // of each link
   std::vector<Flow> flows_;
   std::vector<int> group_;  // of each flow: its link; the number of links: none yet
-  std::vector<Share> shares_;
-  std::vector<std::vector<int>> spare_shares_;  // by how many
+  Runs<Share> shares_;
   std::vector<int> spare_flows_;
   std::vector<int> touched_;  // links whose flows have come or gone
   double lowest_ = kHighest;  // no level below it changes

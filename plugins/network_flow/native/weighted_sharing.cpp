@@ -29,7 +29,7 @@ int WeightedSharing::add(std::int64_t weight, std::int64_t bound, std::span<cons
   }
   const int number = spare_flows_.back();
   spare_flows_.pop_back();
-  const int first = take_shares(count_of(links));
+  const int first = shares_.take(count_of(links));
   Flow& flow = at(flows_, number);
   const bool is_even = std::all_of(links.begin(), links.end(), [&](const auto& link) { return link.second == weight; });
   flow = {weight, bound, 0, first, count_of(links), is_even};
@@ -39,7 +39,7 @@ int WeightedSharing::add(std::int64_t weight, std::int64_t bound, std::span<cons
   double level = real(bound) / real(weight);
   for (int i = 0; i < flow.count; ++i) {
     Link& link = at(links_, links[index(i)].first);
-    at(shares_, first + i) = {links[index(i)].first, count_of(link.flow)};
+    shares_[first + i] = {links[index(i)].first, count_of(link.flow)};
     if (!is_even) at(loads_, first + i) = {links[index(i)].second, 0};
     link.flow.push_back(number);
     ++link.flows;
@@ -56,26 +56,14 @@ void WeightedSharing::remove(int flow) {
   Flow& gone = at(flows_, flow);
   lowest_ = std::min(lowest_, at(level_, flow) * (1 - kNear));
   for (int i = gone.first; i < gone.first + gone.count; ++i) leave(gone, i);
-  at(spare_shares_, gone.count).push_back(gone.first);
+  shares_.give_back(gone.first, gone.count);
   gone.count = 0;
   spare_flows_.push_back(flow);
 }
 
-int WeightedSharing::take_shares(int count) {
-  if (count_of(spare_shares_) <= count) spare_shares_.resize(index(count) + 1);
-  std::vector<int>& spare = at(spare_shares_, count);
-  if (spare.empty()) {
-    spare.push_back(count_of(shares_));
-    shares_.resize(shares_.size() + index(count));
-  }
-  const int first = spare.back();
-  spare.pop_back();
-  return first;
-}
-
 // Levels from that of the flow on may change: so the gap goes when rates are computed next.
 void WeightedSharing::leave(const Flow& flow, int number) {
-  const Share share = at(shares_, number);
+  const Share share = shares_[number];
   const Load had = load(flow, number);
   Link& link = at(links_, share.link);
   link.free += had.used;
@@ -150,7 +138,7 @@ void WeightedSharing::open(int number) {
   at(level_, number) = kOpen;
   opened_.push_back(number);
   for (int i = flow.first; i < flow.first + flow.count; ++i) {
-    const int crossed = at(shares_, i).link;
+    const int crossed = shares_[i].link;
     const Load had = load(flow, i);
     Link& link = at(links_, crossed);
     link.free += had.used;
@@ -205,7 +193,7 @@ void WeightedSharing::fix(int number, double level, std::int64_t rate, Wide weig
   at(level_, number) = level;
   flow.rate = std::max<std::int64_t>(1, part(rate, flow.weight, weight));
   for (int i = flow.first; i < flow.first + flow.count; ++i) {
-    Share& share = at(shares_, i);
+    Share& share = shares_[i];
     Link& link = at(links_, share.link);
     share.place = count_of(link.flow);
     link.flow.push_back(number);

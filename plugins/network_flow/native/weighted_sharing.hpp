@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "bottlenecks.hpp"
+#include "runs.hpp"
 #include "sharing.hpp"
 
 namespace astra::flow {
@@ -67,7 +68,6 @@ class WeightedSharing final : public Sharing {
   static constexpr int kGap = -1;
 
   bool is_open(int flow) const { return level_[index(flow)] == kOpen; }
-  int take_shares(int count);
   // What the flow has of the link of one of its shares.
   Load load(const Flow& flow, int share) const { return flow.is_even ? Load{flow.weight, flow.rate} : loads_[index(share)]; }
   void leave(const Flow& flow, int share);
@@ -84,9 +84,8 @@ class WeightedSharing final : public Sharing {
   std::vector<Link> links_;
   std::vector<Flow> flows_;
   std::vector<double> level_;  // of each flow: new ones have the highest, and those that are open kOpen
-  std::vector<Share> shares_;
-  std::vector<Load> loads_;                     // of shares of flows that are not even, at the same places
-  std::vector<std::vector<int>> spare_shares_;  // by how many
+  Runs<Share> shares_;
+  std::vector<Load> loads_;  // of shares of flows that are not even, at the same places
   std::vector<int> spare_flows_;
   std::vector<int> touched_;   // links whose flows have come or gone
   double lowest_;              // no level below it changes
