@@ -3,6 +3,7 @@
 #include <astra_sim/network.h>
 
 #include <algorithm>
+#include <astra_sim/connection.hpp>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -70,12 +71,6 @@ std::int64_t later(std::int64_t time, double picoseconds, const char* what) {
   return time + static_cast<std::int64_t>(picoseconds);
 }
 
-// Those of queues count from -1 down, those of flows from 1 up.
-std::int64_t connection_of(const astra_message_v2& message, Connection kind) {
-  if (kind == Connection::message) return 0;
-  return message.queue >= 0 ? ~std::int64_t{message.queue} : static_cast<std::int64_t>(message.flow);
-}
-
 }  // namespace
 
 Network::Network(Fabric fabric, const Rules& rules)
@@ -109,7 +104,8 @@ void Network::send(std::int64_t at_time, const astra_message_v2& message) {
   const bool around = goes_around(source, destination);
   const double latency = rules_.latency_factor * routes_.path(source, destination, around).latency_ns * kPsPerNs;
   const std::int64_t ready = later(at_time, std::nearbyint(latency), "a latency");
-  sent_.push(ready, message.number, message.bytes, connection_of(message, rules_.connections), source, destination, around);
+  sent_.push(ready, message.number, message.bytes,
+             rules_.connections == Connection::message ? 0 : connection_of(message.queue, message.flow), source, destination, around);
   if (message.bytes > 0) load(source, destination, around, 1);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <astra_sim/connection.hpp>
 #include <cstdint>
 
 #include "settings.hpp"
@@ -24,10 +25,9 @@ inline std::uint8_t priority_group(std::int32_t traffic_class) {
   return traffic_class < 1 ? kUsualGroup : static_cast<std::uint8_t>(std::min<std::int32_t>(traffic_class, kQueues - 1));
 }
 
-// The connection of a message: those of queues count from -1 down, those of tags from 1 up.
-inline std::int64_t connection_of(const Settings& settings, std::int32_t queue, std::uint64_t tag) {
-  if (!settings.connections) return 0;
-  return queue >= 0 ? ~std::int64_t{queue} : static_cast<std::int64_t>(tag);
+// The connection of a message; 0 where each has one of its own.
+inline std::int64_t connection_of(const Settings& settings, std::int32_t queue, std::uint64_t flow) {
+  return settings.connections ? astra::connection_of(queue, flow) : 0;
 }
 
 }  // namespace astra::roce
