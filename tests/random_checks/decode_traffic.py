@@ -16,6 +16,7 @@ import astra_sim
 from astra_sim.shapes import ELEMENT_BYTES, Attention, Gemm, GroupedGemm
 from astra_sim_llm.counts import attention_parameters, block_parameters
 from astra_sim_llm.memory import key_value_bytes, memory_of
+from astra_sim_llm.models import form_of
 from astra_sim_llm.plan import TrainingPlan
 from astra_sim_llm.steps import LlmRun
 from support.llm_experiments import experiment
@@ -39,7 +40,7 @@ def check(seed: int, folder: Path) -> list[str]:
     keys = (options.kv_length or plan.setup.sequence) + options.decode_tokens if options.mode == "decode" else None
     result = []
     model = plan.model
-    first_of = {(model.kind(layer), model.window_of(layer)): layer for layer in reversed(range(model.layers))}
+    first_of = {form_of(model, layer): layer for layer in reversed(range(model.layers))}
     for (kind, _), layer in first_of.items():
         for what, counted, expected in _forms(plan, keys, layer):
             if not math.isclose(counted, expected, rel_tol=1e-9):

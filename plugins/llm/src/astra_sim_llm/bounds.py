@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import attrs
 
-from astra_sim_llm.counts import block_kind
+from astra_sim_llm.models import LayerForm, form_of
 from astra_sim_llm.operations import Block
 from astra_sim_llm.plan import TrainingPlan
 from astra_sim_llm.steps import LlmRun, Step
@@ -28,7 +28,7 @@ class LeastTime:
         self._duration_of = duration_of
         self._iterations = iterations
         self._blocks: dict[TrainingSetup, Block] = {}
-        self._known: dict[tuple[TrainingSetup, str, str], int] = {}
+        self._known: dict[tuple[TrainingSetup, LayerForm | str, str], int] = {}
 
     def __call__(self, setup: TrainingSetup) -> float:
         """Seconds that an iteration of a setup takes at least."""
@@ -64,12 +64,12 @@ class LeastTime:
 
     def _block(self, work: TrainingSetup, layer: int, recompute: str) -> int:
         """A layer, forward, again and backward; of multi-token prediction without the parts that join it to the model."""
-        alike = f"{block_kind(work.model, layer)} {work.model.window_of(layer)}"
-        if (work, alike, recompute) not in self._known:
+        form = form_of(work.model, layer)
+        if (work, form, recompute) not in self._known:
             block = self._passes(work)
             steps = [*block.forward(layer), *block.recompute(layer, recompute), *block.backward(layer)]
-            self._known[work, alike, recompute] = self._sum(steps)
-        return self._known[work, alike, recompute]
+            self._known[work, form, recompute] = self._sum(steps)
+        return self._known[work, form, recompute]
 
     def _time(self, work: TrainingSetup, end: str) -> int:
         if (work, end, "") not in self._known:

@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from astra_sim.models import LatentAttention, LayerKind
 from astra_sim.models import ModelDescription as Model
 
-__all__ = ["MODELS", "LatentAttention", "LayerKind", "Model", "names"]
+__all__ = ["MODELS", "LatentAttention", "LayerForm", "LayerKind", "Model", "form_of", "names"]
+
+
+class LayerForm(NamedTuple):
+    """The features of a layer that decide its passes: layers of one form have the same kernels and exchanges."""
+
+    kind: LayerKind
+    window: int | None
+
+
+def form_of(model: Model, layer: int) -> LayerForm:
+    """The form of a layer; from `model.layers` on they are blocks of multi-token prediction."""
+    return LayerForm(model.kind(layer), model.window_of(layer))
 
 
 def _gpt(layers: int, hidden: int, heads: int, vocab: int = 51200) -> Model:

@@ -10,7 +10,7 @@ from astra_sim_llm.attention import AttentionHalf
 from astra_sim_llm.divisibility import misfits
 from astra_sim_llm.ends import Ends
 from astra_sim_llm.experts import Experts
-from astra_sim_llm.models import LayerKind, Model
+from astra_sim_llm.models import LayerForm, LayerKind, Model, form_of
 from astra_sim_llm.parallelism import Parallelism
 from astra_sim_llm.products import Products, ProductWork
 from astra_sim_llm.steps import Step, in_graph
@@ -30,23 +30,21 @@ class Block:
         self.tokens = self._products.tokens
         self.ends = Ends(self._products)
         self._model = model
-        self._known: dict[tuple[str, LayerKind, int | None], tuple[Step, ...]] = {}  # passes, which layers and stages share
+        self._known: dict[tuple[str, LayerForm], tuple[Step, ...]] = {}  # passes, which layers and stages share
 
     def forward(self, layer: int) -> list[Step]:
         """The forward pass of a layer; from `model.layers` on they are blocks of multi-token prediction."""
-        kind, window = self._model.kind(layer), self._model.window_of(layer)
-        known = "forward", kind, window
-        if known not in self._known:
-            self._known[known] = *self._in_graph(self._attention.forward(window)), *self._feed_forward(kind)
-        return list(self._known[known])
+        form = form_of(self._model, layer)
+        if ("forward", form) not in self._known:
+            self._known["forward", form] = *self._in_graph(self._attention.forward(form.window)), *self._feed_forward(form.kind)
+        return list(self._known["forward", form])
 
     def backward(self, layer: int) -> list[Step]:
         """The backward pass, without recomputation."""
-        kind, window = self._model.kind(layer), self._model.window_of(layer)
-        known = "backward", kind, window
-        if known not in self._known:
-            self._known[known] = *self._feed_forward_back(kind), *self._in_graph(self._attention.backward(window))
-        return list(self._known[known])
+        form = form_of(self._model, layer)
+        if ("backward", form) not in self._known:
+            self._known["backward", form] = *self._feed_forward_back(form.kind), *self._in_graph(self._attention.backward(form.window))
+        return list(self._known["backward", form])
 
     def _in_graph(self, attention: Iterator[Step]) -> Iterator[Step]:
         return in_graph(attention) if self._products.work.cuda_graphs == "attention" else attention

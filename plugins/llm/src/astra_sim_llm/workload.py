@@ -19,7 +19,7 @@ from astra_sim_llm.adapters import lora_flops
 from astra_sim_llm.figures import PARALLELISMS, LlmFigures, RunFacts
 from astra_sim_llm.inference import TokenWriter
 from astra_sim_llm.layout import ParallelAxes, Part
-from astra_sim_llm.models import LayerKind
+from astra_sim_llm.models import LayerForm, form_of
 from astra_sim_llm.options import CAST_TO, LlmOptions
 from astra_sim_llm.plan import TrainingPlan, make_plan, order_of
 from astra_sim_llm.program import StageWriter
@@ -147,9 +147,9 @@ class ExchangeTimes:
 def pass_times(plan: TrainingPlan, durations: Durations, exchanges: ExchangeTimes) -> PassTimes:
     """The times of passes of a chunk, by its mean layers (picoseconds)."""
     block, model, times = plan.block(), plan.model, [0, 0, 0]
-    alike: dict[tuple[LayerKind, int | None], list[int]] = {}
+    alike: dict[LayerForm, list[int]] = {}
     for layer in range(model.layers):
-        alike.setdefault((model.kind(layer), model.window_of(layer)), []).append(layer)
+        alike.setdefault(form_of(model, layer), []).append(layer)
     for first, *others in alike.values():
         layers = 1 + len(others)
         inputs, weights = weight_steps([*block.recompute(first, plan.setup.recompute), *block.backward(first)])
