@@ -1,14 +1,18 @@
 """Collectives against measured tables: fits devices of the model `nccl`, and compares (validation/COLLECTIVES.md).
 
 In a node every second size is held out: the published errors are of parameters of the others alone, in data/nccl_half. The
-device files of the package are of all sizes. Between nodes nothing is fitted.
+device files of the package are of all sizes; those of Blackwell have the measured times beside, with those of other Blackwell devices for
+large sizes that a table lacks. Between nodes nothing is fitted.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import math
+import statistics
+import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -22,8 +26,8 @@ from astra_sim.schedule import Collective
 from astra_sim.toml_text import to_toml
 from astra_sim_network_analytical.nccl import NcclPrices
 from astra_sim_network_analytical.nccl_fabrics import on_fabric
-from astra_sim_network_analytical.nccl_fit import LARGE_BYTES, Calibration, NcclNode, calibrated, fits_of, is_fitted
-from astra_sim_network_analytical.nccl_parameters import NcclParameters, read_device, read_parameters, table_of
+from astra_sim_network_analytical.nccl_fit import LARGE_BYTES, Calibration, NcclNode, calibrated, fits_of, is_fitted, levelled_times
+from astra_sim_network_analytical.nccl_parameters import NcclFit, NcclParameters, parameters_of, read_device, read_parameters, table_of
 
 DATA = Path(__file__).parent / "data" / "collectives.jsonl"
 NODES = Path(__file__).parent / "data" / "collectives_nodes.jsonl"
@@ -32,6 +36,9 @@ DEVICES = Path(__file__).parents[1] / "plugins/network_analytical/src/astra_sim_
 
 
 _BLACKWELL_CHANNELS, _BLACKWELL_NVLINK = 32, 900
+
+BLACKWELL = ("b200", "b300", "gb200", "gb300")
+"""Devices whose multiprocessors and links within a node are the same, and where NCCL changes its algorithm in steps."""
 
 
 @attrs.frozen
@@ -118,7 +125,7 @@ MACHINES = (
 @attrs.frozen
 class Comparison:
     """The error of a device for a collective on a number of ranks: of parameters of half of the sizes over these, over the others, and over
-    the others from 1 MiB on; and of those for use, over all.
+    the others from 1 MiB on; and of the times of alike devices, over sizes from 1 MiB on that both have.
     """
 
     table: Table
@@ -127,7 +134,7 @@ class Comparison:
     fitted: ErrorOf
     held_out: ErrorOf
     held_out_large: ErrorOf
-    used: ErrorOf
+    others: ErrorOf
 
     @property
     def device(self) -> str:
@@ -135,6 +142,7 @@ class Comparison:
         return self.table.name
 
 
+@functools.cache
 def lines(path: Path = DATA) -> list[dict[str, Any]]:
     """All lines of a file of the data."""
     return [json.loads(line) for line in path.read_text().splitlines()]
@@ -152,6 +160,45 @@ def calibrate(table: Table) -> Calibration:
     return calibrated(rows_of(table), lambda rows: fits_of(rows, node))
 
 
+def times_of_alike(table: Table, operation: Collective, ranks: int) -> dict[int, float]:
+    """The median time (us) of each size from 1 MiB on of other devices of Blackwell with the same version of NCCL; none elsewhere."""
+    found: dict[int, list[float]] = {}
+    for other in TABLES if table.device in BLACKWELL else ():
+        if other.device in BLACKWELL and other.device != table.device and other.nccl == table.nccl:
+            for row in rows_of(other):
+                if (row.operation, row.ranks) == (operation, ranks) and row.bytes >= LARGE_BYTES:
+                    found.setdefault(row.bytes, []).append(row.microseconds)
+    return {size: statistics.median(times) for size, times in found.items()}
+
+
+def with_times(table: Table, fit: NcclFit) -> NcclFit:
+    """A fit with the measured times of its table, and of devices alike for large sizes that the table lacks."""
+    operation = Collective(fit.operation)
+    own = {row.bytes: row.microseconds for row in rows_of(table) if (row.operation, row.ranks) == (operation, fit.ranks)}
+    times = times_of_alike(table, operation, fit.ranks) | own
+    sizes = tuple(sorted(times))
+    levelled = (float(f"{time:.4g}") for time in levelled_times([times[size] for size in sizes]))
+    return attrs.evolve(fit, bytes=tuple(map(float, sizes)), microseconds=tuple(levelled))
+
+
+def with_all_times(table: Table, whole: dict[str, Any]) -> dict[str, Any]:
+    """The device file of a named table with the measured times, where it is of Blackwell."""
+    if table.device not in BLACKWELL:
+        return whole
+    between = [each for each in compare(table) if each.others.rows]
+    fits = [with_times(table, fit) for fit in parameters_of(whole, table.name).fits]
+    table_of_fit = functools.partial(attrs.asdict, filter=lambda field, value: value not in (None, (), 0.0))
+    rows = [{key: list(value) if isinstance(value, tuple) else value for key, value in table_of_fit(fit).items()} for fit in fits]
+    source = "those of the table"
+    if between:
+        off, count = mean([each.others for each in between]), sum(each.others.rows for each in between)
+        source += (
+            "; from 1 MiB on, where it has none, the median of other devices of Blackwell with the same NCCL, which differs from the"
+            f" table by {off:.1%} where both have one ({count} rows)"
+        )
+    return {**whole, "sources": {**whole["sources"], "times": source}, "fits": rows}
+
+
 def files_of(table: Table) -> tuple[dict[str, Any], dict[str, Any]]:
     """The device file of a named table, made of all its rows; and that of half of the sizes, whose error is published."""
     result = calibrate(table)
@@ -162,7 +209,7 @@ def files_of(table: Table) -> tuple[dict[str, Any], dict[str, Any]]:
         sources["channels"] = "as NCCL logs them on such machines; not part of the table"
     own = table.between_nodes, table.nvlink_gb_per_s, table.nvls_channels
     half = table_of(f"{table.title}, half of the sizes", result.half, {"table": origin}, table.channels, *own)
-    return table_of(table.title, result.fits, sources, table.channels, *own), half
+    return with_all_times(table, table_of(table.title, result.fits, sources, table.channels, *own)), half
 
 
 def half_of(table: Table) -> NcclParameters:
@@ -171,8 +218,8 @@ def half_of(table: Table) -> NcclParameters:
 
 
 def compare(table: Table) -> Iterator[Comparison]:
-    """The parameters of a named table, of half of its sizes and for use, against it."""
-    half, used, rows = NcclPrices(half_of(table)), NcclPrices(read_device(table.name)), rows_of(table)
+    """The parameters of half of the sizes of a named table, and the times of devices alike, against it."""
+    half, rows = NcclPrices(half_of(table)), rows_of(table)
     for operation in Collective:
         for ranks in sorted({row.ranks for row in rows if row.operation is operation}):
             part = [row for row in rows if (row.operation, row.ranks) == (operation, ranks)]
@@ -184,8 +231,16 @@ def compare(table: Table) -> Iterator[Comparison]:
                 fitted=error(half, filter(is_fitted, part)),
                 held_out=error(half, held_out),
                 held_out_large=error(half, (row for row in held_out if row.bytes >= LARGE_BYTES)),
-                used=error(used, part),
+                others=error_of_alike(table, operation, ranks, part),
             )
+
+
+def error_of_alike(table: Table, operation: Collective, ranks: int, part: Iterable[MeasuredCollective]) -> ErrorOf:
+    """The error of the times of devices alike, over the rows of a table that both have."""
+    times = times_of_alike(table, operation, ranks)
+    return error_of(
+        ((row.operation, row.ranks, row.bytes), abs(times[row.bytes] / row.microseconds - 1)) for row in part if row.bytes in times
+    )
 
 
 def error(prices: NcclPrices, rows: Iterable[MeasuredCollective]) -> ErrorOf:
@@ -205,11 +260,13 @@ def comparisons() -> list[Comparison]:
 def markdown(found: Sequence[Comparison]) -> str:
     """A table of comparisons for a page: the newest version of each device, line by line."""
     newest = {table.device: table for table in reversed(TABLES)}
-    text = ["| device | collective | ranks | fitted (rows) | held out (rows) | held out from 1 MiB (rows) | for use, all rows |"]
+    text = [
+        "| device | collective | ranks | fitted (rows) | held out (rows) | held out from 1 MiB (rows) | by others of Blackwell (rows) |"
+    ]
     text.append("|---|---|---:|---:|---:|---:|---:|")
     for each in found:
         if newest[each.table.device] is each.table:
-            parts = (each.fitted, each.held_out, each.held_out_large, each.used)
+            parts = (each.fitted, each.held_out, each.held_out_large, each.others)
             errors = (f"{part.mean:.1%} ({part.rows})" if part.rows else "" for part in parts)
             text.append(f"| {each.table.device} | {each.operation} | {each.ranks} | {' | '.join(errors)} |")
     return "\n".join(text)
@@ -217,13 +274,21 @@ def markdown(found: Sequence[Comparison]) -> str:
 
 def summary(found: Sequence[Comparison]) -> str:
     """A table of the errors of all named tables for a page, over all their collectives."""
-    text = ["| device and NCCL | rows | fitted | held out | held out from 1 MiB | for use, all rows |", "|---|---:|---:|---:|---:|---:|"]
+    text = [
+        "| device and NCCL | rows | fitted | held out | held out from 1 MiB | by others of Blackwell |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
     for table in TABLES:
         own = [each for each in found if each.table is table]
-        columns = [[getattr(each, name) for each in own] for name in ("fitted", "held_out", "held_out_large", "used")]
-        rows = sum(each.used.rows for each in own)
-        text.append(f"| {table.name} | {rows} | {' | '.join(f'{mean(column):.1%}' for column in columns)} |")
+        columns = [[getattr(each, name) for each in own] for name in ("fitted", "held_out", "held_out_large", "others")]
+        rows = sum(each.fitted.rows + each.held_out.rows for each in own)
+        text.append(f"| {table.name} | {rows} | {' | '.join(map(mean_words, columns))} |")
     return "\n".join(text)
+
+
+def mean_words(errors: Sequence[ErrorOf]) -> str:
+    """The mean in words; nothing without rows."""
+    return f"{mean(errors):.1%}" if any(each.rows for each in errors) else ""
 
 
 def mean(errors: Sequence[ErrorOf]) -> float:
@@ -260,12 +325,18 @@ def main() -> None:
     """Print the comparisons; with --fit write the device files first."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--fit", action="store_true", help="fit the device files of the package first, and those of half of the sizes")
-    if parser.parse_args().fit:
+    parser.add_argument("--times", action="store_true", help="write the measured times into the device files, without a fit")
+    options = parser.parse_args()
+    comment = "Parameters of NCCL in a node, fitted by validation/collectives.py --fit (validation/COLLECTIVES.md)"
+    if options.fit:
         for table in TABLES:
             whole, half = files_of(table)
-            comment = "Parameters of NCCL in a node, fitted by validation/collectives.py --fit (validation/COLLECTIVES.md)"
             (DEVICES / f"{table.name}.toml").write_text(to_toml(whole, comment))
             (HALVES / f"{table.name}.toml").write_text(to_toml(half, comment))
+    if options.times:
+        for table in TABLES:
+            file = DEVICES / f"{table.name}.toml"
+            file.write_text(to_toml(with_all_times(table, tomllib.loads(file.read_text())), comment))
     result = comparisons()
     print(markdown(result), summary(result), between_nodes(), sep="\n\n")
 

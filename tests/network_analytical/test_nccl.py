@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
 import astra_sim
+import attrs
 import pytest
 from astra_sim import InputError
 from astra_sim.network import RouteDelayNetwork
@@ -14,7 +16,7 @@ from astra_sim.schedule import Collective
 from astra_sim_network_analytical.nccl import NcclPrices
 from astra_sim_network_analytical.nccl_devices import device_names
 from astra_sim_network_analytical.nccl_fabrics import on_fabric
-from astra_sim_network_analytical.nccl_parameters import BetweenNodes, NcclParameters, parameters_of, read_device
+from astra_sim_network_analytical.nccl_parameters import BetweenNodes, NcclFit, NcclParameters, Protocol, parameters_of, read_device
 from hypothesis import given
 from hypothesis import strategies as st
 from support import figures
@@ -273,6 +275,39 @@ FIT = {"operation": "all_reduce", "ranks": 8}
 def test_parameters_that_are_wrong(fits: list[dict[str, Any]], why: str) -> None:
     with pytest.raises(InputError, match=why):
         parameters_of({"title": "wrong", "calibrated": True, "fits": fits}, "mine.toml")
+
+
+def both(gb_per_s: float = 1.0) -> NcclFit:
+    """A protocol that takes 10 us and 1 us a thousand bytes of the bus, and a table of two sizes."""
+    simple = Protocol(latency_us=10.0, gb_per_s=gb_per_s)
+    return NcclFit(operation="all_gather", ranks=2, simple=simple, bytes=(20_000.0, 80_000.0), microseconds=(40.0, 25.0 * 4))
+
+
+def test_a_table_beside_protocols_holds_at_its_sizes() -> None:
+    """The protocol takes 20 us and 50 us there, so twice as long; between them it is the protocol's shape."""
+    fit = both()
+    assert [fit.time_us(size) for size in (20_000, 80_000)] == pytest.approx([40, 100])
+    assert [fit.time_us(size) for size in (0, 40_000, 160_000)] == pytest.approx([20, 60, 180])
+    assert fit.protocols().keys() == {"simple"}
+
+
+def test_ratios_of_a_table_to_protocols_are_straight_lines_between_logarithms() -> None:
+    fit = attrs.evolve(both(), microseconds=(20.0, 100.0))
+    assert fit.time_us(40_000) == pytest.approx(30 * math.sqrt(2))
+
+
+def test_a_table_beside_protocols_holds_for_its_number_of_ranks_and_in_the_node_alone() -> None:
+    plain, measured = (
+        NcclPrices(NcclParameters(title="x", calibrated=True, fits=(fit,)), (0, 100)) for fit in (protocols_of(both()), both())
+    )
+    gather = Collective.ALL_GATHER
+    assert measured.us(gather, 40_000, GroupShape((2, 1), 2)) == pytest.approx(2 * plain.us(gather, 40_000, GroupShape((2, 1), 2)))
+    for shape in (GroupShape((3, 1), 3), GroupShape((4, 2, 1), 2)):
+        assert measured.us(gather, 40_000, shape) == plain.us(gather, 40_000, shape)
+
+
+def protocols_of(fit: NcclFit) -> NcclFit:
+    return attrs.evolve(fit, bytes=(), microseconds=())
 
 
 def test_a_collective_without_a_fit_is_an_error(tmp_path: Path) -> None:

@@ -175,13 +175,15 @@ class NcclPrices:
 
     def _in_node(self, collective: Collective, size: float, ranks: int) -> float:
         fit = self._parameters.fit(collective, ranks)
-        if fit.bytes and fit.ranks == ranks:
+        if fit.bytes and fit.ranks == ranks and not fit.has_protocols:
             return max(0.0, fit.time_us(size / self._faster) + messages_in_row(collective, ranks) * self._later_us)
         volume = ring_share(collective, ranks) * size / 1e3
         protocols = self._protocols(collective, ranks)
         name = min(protocols, key=lambda name: protocols[name].latency_us + volume / protocols[name].gb_per_s)
         whole_us = volume / protocols[name].gb_per_s
-        return protocols[name].latency_us + whole_us + (self._filling_us(size, ranks, fit.ranks, whole_us) if name == "nvls" else 0.0)
+        filling_us = self._filling_us(size, ranks, fit.ranks, whole_us) if name == "nvls" else 0.0
+        measured = fit.correction(size / self._faster) if fit.ranks == ranks else 1.0
+        return (protocols[name].latency_us + whole_us + filling_us) * measured
 
     def _filling_us(self, size: float, heads: int, known: int, whole_us: float, nodes: int = 1) -> float:
         """The additional time until NVLS returns its first result, over nodes of `known` ranks, if all bytes take `whole_us`."""

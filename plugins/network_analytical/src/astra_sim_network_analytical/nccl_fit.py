@@ -140,13 +140,13 @@ def tables_of(rows: Sequence[MeasuredCollective], node: NcclNode) -> list[NcclFi
             for earlier, later in pairwise(sizes):
                 if earlier == later:
                     raise InputError(f"{operation} on {ranks} ranks: {later} bytes occur twice; expected each size once")
-            times = tuple(_levelled([row.microseconds for row in part]))
+            times = tuple(levelled_times([row.microseconds for row in part]))
             fit = NcclFit(operation=operation.value, ranks=ranks, bytes=tuple(map(float, sizes)), microseconds=times)
             fits.append(_extended(fit, rows, node))
     return fits
 
 
-def _levelled(times: Sequence[float]) -> list[float]:
+def levelled_times(times: Sequence[float]) -> list[float]:
     """The nearest times that do not fall, by logarithms: neighbours that fall take their geometric mean."""
     pools: list[list[float]] = []
     for time in times:

@@ -35,7 +35,11 @@ class Protocol:
 
 @attrs.frozen
 class NcclFit:
-    """The parameters of a collective on a number of ranks in a node: its protocols, or a measured table."""
+    """The parameters of a collective on a number of ranks in a node: its protocols, or a measured table, or both.
+
+    With both, the times of the table hold at its sizes, and between them the ratios to those of the protocols, which also hold beyond the
+    table, for other numbers of ranks and between nodes.
+    """
 
     operation: str = option(choices=[each.value for each in Collective], help="the collective")
     ranks: int = option(minimum=2, help="ranks in a node")
@@ -50,16 +54,38 @@ class NcclFit:
     def protocols(self) -> dict[str, Protocol]:
         """The protocols by name, and `beyond`. Those of a table: its least time, and the bandwidth of its last row."""
         result = {name: protocol for name in (*PROTOCOLS, BEYOND) if (protocol := getattr(self, name)) is not None}
-        if not self.bytes:
+        if not self.bytes or self.has_protocols:
             return result
         latency = self.microseconds[0]
         rate = self._volume(self.bytes[-1]) / max(self.microseconds[-1] - latency, 1e-3)
         return {"simple": Protocol(latency_us=latency, gb_per_s=rate), **result}
 
     def time_us(self, size: float) -> float:
-        """Microseconds on its own number of ranks: the least of its protocols, or by its table."""
-        if self.bytes:
+        """Microseconds on its own number of ranks: the least of its protocols, and by its table."""
+        if self.bytes and not self.has_protocols:
             return self._table_us(size)
+        return self._least_us(size) * self.correction(size)
+
+    @property
+    def has_protocols(self) -> bool:
+        """Whether it has protocols, with a table or without."""
+        return any(getattr(self, name) is not None for name in PROTOCOLS)
+
+    def correction(self, size: float) -> float:
+        """The time by the table over that of the protocols: a straight line between logarithms, constant beyond the table."""
+        if not (self.bytes and self.has_protocols):
+            return 1.0
+        sizes = self.bytes
+        after = bisect.bisect_right(sizes, size)
+        nearest = {max(0, after - 1), min(after, len(sizes) - 1)}
+        ratios = [math.log(self.microseconds[place] / self._least_us(sizes[place])) for place in sorted(nearest)]
+        if len(ratios) == 1:
+            return math.exp(ratios[0])
+        part = math.log(size / sizes[after - 1]) / math.log(sizes[after] / sizes[after - 1])
+        return math.exp(ratios[0] + part * (ratios[1] - ratios[0]))
+
+    def _least_us(self, size: float) -> float:
+        """Microseconds by the fastest of its protocols."""
         volume = self._volume(size)
         return min(each.latency_us + volume / each.gb_per_s for each in self.protocols().values())
 
@@ -244,8 +270,7 @@ def table_of(
 
 
 def _check(fit: NcclFit, what: str) -> None:
-    has_protocol = any(getattr(fit, name) is not None for name in PROTOCOLS)
-    if has_protocol == bool(fit.bytes):
+    if not fit.has_protocols and not fit.bytes:
         raise InputError(f"{what}: expected a protocol ({', '.join(PROTOCOLS)}) or bytes and microseconds of a measured table")
     rises = all(earlier < later for earlier, later in pairwise(fit.bytes))
     if len(fit.bytes) != len(fit.microseconds) or not rises or any(later < earlier for earlier, later in pairwise(fit.microseconds)):
