@@ -168,7 +168,7 @@ def _bridge(line: Line) -> Table:
     loss = {"fused_loss": line["stack"].startswith("bridge")}  # cross_entropy_fusion_impl = "te"
     if "experts" not in line["model"]:
         return {**_megatron_core(line), **stages, **loss}
-    return {**_megatron_core(line), **stages, **loss, **recipes.options_of(line, slots, MACHINES[line["gpu"]].node)}
+    return {**_megatron_core(line), **stages, **loss, **recipes.options_of(line, slots)}
 
 
 def _xla(line: Line) -> Table:
@@ -214,6 +214,10 @@ STACKS = {
                 _MOE_GOAL,
                 ridge=RIDGE_OF_FEW,
             )
+            for release in RELEASES
+        ),
+        *(
+            StackOf(f"gpt-oss-{release}", f"Megatron-Bridge {release}: GPT-OSS 120B, 64 H100 and Blackwell", _bridge)
             for release in RELEASES
         ),
         StackOf("mt-nlg", "MT-NLG 530B, A100, 2240 to 3360 GPUs (arXiv 2201.11990)", _megatron),
@@ -293,6 +297,7 @@ _FAMILIES: dict[str, Table] = {
     "llama": {"gated": True},
     "qwen3_moe": {"gated": True, "query_norms": True},
     "deepseek_v3": {"gated": True, "mtp_layers": 1},
+    "gpt_oss": {"gated": True, "query_biases": True, "expert_biases": True, "window": 128, "full_interval": 2},
 }
 _SAME_NAME = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "experts", "top_k", "shared_experts", "dense_layers")
 _LATENT = {"query_rank": "q_lora_rank", "key_value_rank": "kv_lora_rank", "nope": "qk_nope", "rope": "qk_rope", "value": "v_head"}

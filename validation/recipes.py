@@ -1,6 +1,6 @@
 """What the recipes of Megatron-Bridge say of runs with experts that their lines do not: a release, a model and a GPU decide it.
 
-Read in NVIDIA-NeMo/Megatron-Bridge, scripts/performance/configs/{qwen,qwen3,deepseek} at the tags v0.2.0 (release 25.11), v0.3.0 and
+Read in NVIDIA-NeMo/Megatron-Bridge, scripts/performance/configs/{qwen,qwen3,deepseek,gpt_oss} at the tags v0.2.0 (release 25.11), v0.3.0,
 v0.3.1 (26.02 and 26.02.01), v0.4.0 (26.04), v0.5.0 (26.06), and src/megatron/bridge/perf_recipes at v0.6.0 (26.08).
 """
 
@@ -11,11 +11,11 @@ from typing import Any
 
 Line = Mapping[str, Any]
 
-_QWEN_30B, _QWEN_235B, _DEEPSEEK = "Qwen3_30B_a3B", "Qwen3_235B_a22B", "DeepSeekV3"
+_QWEN_30B, _QWEN_235B, _DEEPSEEK, _GPT_OSS = "Qwen3_30B_a3B", "Qwen3_235B_a22B", "DeepSeekV3", "GPT OSS 120B"
 
 
 def _release(line: Line) -> str:
-    return str(line["stack"]).removeprefix("bridge-moe-")
+    return str(line["stack"]).rpartition("-")[2]
 
 
 def _gpu(line: Line) -> str:
@@ -34,6 +34,8 @@ def hides_experts(line: Line) -> bool:
         return True
     if name == _QWEN_235B:
         return gpu == "H100" or (gpu == "B200" and _release(line) == "25.11")
+    if name == _GPT_OSS:
+        return gpu == "GB200" and _release(line) >= "26.04"
     if name == _QWEN_30B:
         return bool(gpu == "H100" and stages > 1)
     return bool(gpu == "B200" and stages == 8)
@@ -44,6 +46,8 @@ def _graphs(line: Line) -> str:
     name, gpu, release = line["model"]["name"], _gpu(line), _release(line)
     if is_one_graph(line):
         return "iteration"
+    if name == _GPT_OSS:
+        return "attention" if gpu == "GB300" else "none"
     if gpu == "H100" or (name == _QWEN_235B and gpu == "B200"):
         return "none"
     if name == _QWEN_30B:
@@ -62,6 +66,8 @@ def _graphs(line: Line) -> str:
 def _has_all_to_all(line: Line) -> bool:
     """Whether tokens go by a plain all-to-all, not by DeepEP or HybridEP: where a recipe names no `moe_flex_dispatcher_backend`."""
     name, gpu, release = line["model"]["name"], _gpu(line), _release(line)
+    if name == _GPT_OSS:
+        return not is_one_graph(line) and (gpu not in ("GB200", "B200") or release < "26.04")
     if name == _QWEN_235B:
         return gpu in ("H100", "B200")
     if name == _QWEN_30B:
@@ -69,25 +75,33 @@ def _has_all_to_all(line: Line) -> bool:
     return gpu == "B200" and release == "25.11"
 
 
-def _nodes(line: Line, node: int) -> int | None:
-    """Nodes to which a token is sent at most, where experts lie on several and the dispatcher sends it to each of them once."""
-    nodes = (line["parallel"].get("ep") or 1) // node
-    return nodes if 1 < nodes < line["model"]["top_k"] and not _has_all_to_all(line) else None
+def _recompute_modules(line: Line) -> list[str]:
+    """The parts that a recipe recomputes."""
+    name, gpu, release = line["model"]["name"], _gpu(line), _release(line)
+    if name == _GPT_OSS:
+        return [] if is_one_graph(line) or gpu == "GB300" else ["layernorm", "moe_act"]
+    if name != _DEEPSEEK or (gpu == "GB300" and is_one_graph(line)):
+        return []
+    if gpu == "GB300" and (release == "25.11" or line["precision"] == "BF16"):
+        return ["moe_act"]
+    if gpu == "GB200" and release == "26.04" and line["precision"] != "BF16":
+        return ["mlp"]
+    return ["mla_up_proj", "mlp"] if gpu == "B200" and release >= "26.06" else ["mla_up_proj"]
 
 
 _LAYERS_OF_DEEPSEEK = {8: [8] * 7 + [5], 16: [4] * 15 + [1], 32: [1, *[2] * 30, 0]}
 """Layers of each of a number of virtual stages: the last has the head and the predictor of a further token."""
 
 
-def options_of(line: Line, slots: int, node: int) -> dict[str, Any]:
-    """Options of the workload for a line with a number of virtual stages, on nodes of a number of GPUs."""
+def options_of(line: Line, slots: int) -> dict[str, Any]:
+    """Options of the workload for a line with a number of virtual stages."""
     result: dict[str, Any] = {
         "cuda_graphs": _graphs(line),
         "fused_experts": is_one_graph(line),
-        "dispatch": "experts" if _has_all_to_all(line) else "ranks",
+        "dispatch": "experts" if _has_all_to_all(line) else "nodes",
+        "recompute_modules": _recompute_modules(line),
         "fp8_attention": is_one_graph(line) and (line["model"]["name"], _gpu(line)) != (_DEEPSEEK, "GB200"),
     }
     if line["model"]["name"] == _DEEPSEEK and slots in _LAYERS_OF_DEEPSEEK:
         result["stages"] = _LAYERS_OF_DEEPSEEK[slots]
-    limit = _nodes(line, node)
-    return result if limit is None else {**result, "node_limit": limit}
+    return result

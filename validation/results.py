@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from validation import collectives, kernels, unit
-from validation.iterations import CORE8, FIT, HELD_OUT, NONE, STACKS, Line, configuration, lines
+from validation.iterations import CORE8, FIT, HELD_OUT, NONE, RELEASES, STACKS, Line, configuration, lines
 from validation.runs import Numbers, Runs, numbers
 from validation.stack_fits import Point, fit, points
 
@@ -35,6 +35,7 @@ TRANSFERS = (
     ("bridge-gb300", "bridge-gb200", ""),
     ("bridge-gb200", "bridge-gb300", ""),
     *((f"bridge-moe-{old}", f"bridge-moe-{new}", "") for old, new in (("26.02", "26.04"), ("26.04", "26.06"), ("26.06", "26.08"))),
+    *((f"bridge-moe-{release}", f"gpt-oss-{release}", "") for release in RELEASES),
 )
 """From which stack to which a profile is taken; of the lines of these GPUs alone where a part of the name is given."""
 

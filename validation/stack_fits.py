@@ -14,7 +14,7 @@ from validation.runs import NO_PROFILE, Numbers, Runs, numbers
 ROUNDS = 3
 _STEP = 0.05
 _LOWEST, _HIGHEST = 0.3, 1.25
-_BOUNDS = {"collective_share": (0.2, 1.0), "elementwise_share": (0.3, 2.0), "launch_us": (0.2, 4.0)}
+_BOUNDS = {"gemm_share": (0.3, 1.5), "collective_share": (0.2, 1.0), "elementwise_share": (0.3, 2.0), "launch_us": (0.2, 4.0)}
 _UNMOVED = 1e-3
 LAUNCH_US = 20.0
 """Where launch_us starts; in a fit it is this over a share, whose bounds are as those of other shares."""
@@ -64,16 +64,16 @@ def fit(runs: Runs, lines: Sequence[Line], names: Sequence[str], ridge: float = 
     for line in lines:
         if line["stack"] == CORE8 or line["half"] != FIT or not STACKS[line["stack"]].numbers:
             raise ValueError(f"line {line['id']} ({line['stack']}, {line['half']}) is in no fit")
-    return _Search(runs, lines, names, ridge).profile()
+    return Search(runs, lines, names, ridge).profile()
 
 
-class _Search:
+class Search:
     """Simulated times are linearised in the reciprocals of the numbers, and the value is minimised on the linear forms, in turn."""
 
-    def __init__(self, runs: Runs, lines: Sequence[Line], names: Sequence[str], ridge: float) -> None:
+    def __init__(self, runs: Runs, lines: Sequence[Line], names: Sequence[str], ridge: float = RIDGE) -> None:
         self._runs = runs
-        self._experiments: list[Experiment] = [experiment(line) for line in lines]
-        self._measured = [float(line["iteration_s"]) for line in lines]
+        self.experiments: list[Experiment] = [experiment(line) for line in lines]
+        self.measured = [float(line["iteration_s"]) for line in lines]
         self._names = names
         self._ridge = ridge
 
@@ -114,13 +114,21 @@ class _Search:
         return self._inside(minimise(value, point)[0])
 
     def _value(self, times: Sequence[float], point: Sequence[float]) -> float:
-        errors = [abs(math.log(time / measured)) for time, measured in zip(times, self._measured, strict=True)]
+        errors = [abs(math.log(time / measured)) for time, measured in zip(times, self.measured, strict=True)]
         return sum(errors) / len(errors) + self._ridge * sum(value**2 for value in point)
 
+    def times(self, profile: Mapping[str, float]) -> list[float]:
+        """The times of the lines with a profile, in seconds."""
+        return self._runs.iterations_s((own, self._numbers_of(own, numbers(profile))) for own in self.experiments)
+
+    def _numbers_of(self, experiment: Experiment, point: Numbers) -> Numbers:
+        """The numbers of a profile that hold for an experiment: all."""
+        return point
+
     def _times(self, at: Sequence[list[float]]) -> list[list[float]]:
-        jobs = [(own, self._numbers(point)) for point in at for own in self._experiments]
+        jobs = [(own, self._numbers_of(own, self._numbers(point))) for point in at for own in self.experiments]
         times = self._runs.iterations_s(jobs)
-        count = len(self._experiments)
+        count = len(self.experiments)
         return [times[first : first + count] for first in range(0, len(times), count)]
 
     def _inside(self, point: Sequence[float]) -> list[float]:

@@ -153,6 +153,30 @@ def test_a_stack_slows_its_kernels(tmp_path: Any) -> None:
         assert us(slow, shape) / us(plain, shape) == pytest.approx(factor, rel=1e-2)
 
 
+def test_products_in_training_have_the_sustained_rate_of_the_device(tmp_path: Any) -> None:
+    """Other kernels, and servers, have the rates of tables of kernels."""
+    file = tmp_path / "slow.toml"
+    file.write_text('based_on = "a100-80"\nsustained = 0.5\n[sources]\nsustained = "a test"\n')
+    with pytest.warns(InputWarning, match="not calibrated"):
+        slow = gpu(device=str(file))
+    with pytest.warns(InputWarning, match="not calibrated"):
+        server = slow.for_workload("serving", {"inference"})
+    plain, other = gpu(), gpu().for_workload("serving", {"inference"})
+    product = Gemm(m=8192, n=8192, k=8192)
+    others = Elementwise(read_bytes=10**9), Attention(heads=32, query_length=4096, key_length=4096, head_size=128)
+    assert us(slow, product) / us(plain, product) == pytest.approx(2, rel=1e-2)
+    assert slow.duration_ns(Work(operations=10**12)) == 2 * plain.duration_ns(Work(operations=10**12))
+    assert [us(slow, shape) for shape in others] == [us(plain, shape) for shape in others]
+    assert isinstance(server, Gpu)
+    assert isinstance(other, Gpu)
+    assert us(server, product) == us(other, product)
+
+
+def test_devices_of_blackwell_differ_in_their_sustained_rates() -> None:
+    rates = {name: device.read_device(name).sustained for name in DEVICES}
+    assert rates["gb200"] == rates["b200"] < rates["h100"] == 1 < rates["gb300"] == rates["b300"]
+
+
 MULTIPLES = st.integers(1, 200).map(lambda value: 64 * value)
 LENGTHS = st.integers(1, 1 << 17)
 

@@ -337,7 +337,6 @@ def test_experts_in_every_other_layer() -> None:
 @pytest.mark.parametrize(
     ("table", "words"),
     [
-        (GPT_OSS, ["biases of experts"]),
         (GEMMA2, ["norms after attention"]),
     ],
 )

@@ -19,7 +19,7 @@ from astra_sim_llm.products import ProductWork
 from astra_sim_llm.steps import LlmExchange, LlmRun, Step
 from astra_sim_llm.templates import Compiler, OperationTypes
 
-from llm.runs import EXPERTS, run
+from llm.runs import EXPERTS, platform, run
 
 QWEN = MODELS["qwen3-30b-a3b"]
 STACK = {"plugin": "gpu", "device": "h100", "stack": {"launch_us": 50.0}}
@@ -46,13 +46,29 @@ def kernel(launches: int = 1) -> LlmRun:
 
 @pytest.mark.parametrize(
     ("launch_ps", "kernels_ps"),
-    [(0, 2000), (300, 2000), (560, 2000), (1000, 4200), (2000, 9200)],
+    [(0, 2000), (300, 2300), (560, 2810), (1000, 5450), (2000, 11450)],
 )
-def test_a_pass_waits_for_its_launches(launch_ps: int, kernels_ps: int) -> None:
-    """Five launches, beside two kernels and an exchange one after another."""
+def test_kernels_and_exchanges_wait_for_their_launches(launch_ps: int, kernels_ps: int) -> None:
+    """A kernel, an exchange, and four equal kernels that take 1000 ps together, so that six launches have to come one after another.
+
+    With 560 ps the first kernel ends at 1560, the exchange at 2360, and the last of four, launched at 3360, 250 ps later.
+    """
     steps: list[Step] = [kernel(), LlmExchange("activations", "tp", Collective.ALL_REDUCE, 8), kernel(4)]
     assert length(steps, launch_ps, "layer") == length(steps, launch_ps, "kernel") == kernels_ps
     assert length(steps, launch_ps, "pass") == kernels_ps + EXCHANGE_PS
+
+
+def test_the_host_has_no_lead_behind_a_result_that_it_waits_for() -> None:
+    """Of three kernels of 1000 ps, launched in 300 ps each, the first waits 300 ps, and the one after the awaited 300 more."""
+    steps: list[Step] = [kernel(), kernel(), kernel()]
+    awaited: list[Step] = [kernel(), attrs.evolve(kernel(), awaited=True), kernel()]
+    assert [length(each, 300, "layer") for each in (steps, awaited)] == [3300, 3600]
+    assert length(awaited, 0, "layer") == 3000
+
+
+def test_a_launch_of_an_exchange_at_the_end_of_a_pass_is_waited_for() -> None:
+    steps: list[Step] = [kernel(), LlmExchange("activations", "tp", Collective.ALL_REDUCE, 8)]
+    assert length(steps, 2000, "layer") == 2000 + 1000 + 1000
 
 
 def launches(**work: Any) -> int:
@@ -93,13 +109,61 @@ def test_launches_make_small_passes_longer() -> None:
 
 
 def test_a_token_is_sent_once_to_a_rank() -> None:
-    def sent(once: bool) -> int:
-        block = Block(QWEN, Parallelism(expert=8, data=8), ProductWork(1, 4096, once_to_ranks=once))
-        return next(step.bytes for step in block.forward(0) if isinstance(step, LlmExchange))
+    def sent(dispatch: str, nodes: int = 1, axis: str = "ep", limit: int | None = None) -> int:
+        work = ProductWork(1, 4096, dispatch=dispatch, expert_nodes=nodes, node_limit=limit)
+        block = Block(QWEN, Parallelism(expert=8, data=8), work)
+        return next(step.bytes for step in block.forward(0) if isinstance(step, LlmExchange) and step.axis == axis)
 
-    expected = 8 * (1 - math.comb(112, 8) / math.comb(128, 8))
-    assert sent(False) == 4096 * 8 * 2048 * 2
-    assert sent(True) == pytest.approx(4096 * expected * 2048 * 2, rel=1e-6)
+    def copies(parts: int) -> float:
+        return parts * (1 - math.comb(128 - 128 // parts, 8) / math.comb(128, 8))
+
+    size = 4096 * 2048 * 2
+    assert sent("experts") == 8 * size
+    assert sent("ranks") == sent("nodes") == pytest.approx(copies(8) * size, rel=1e-6)
+    # Over two nodes a token is in nearly both; a limit of one is below that.
+    assert sent("nodes", 2, "ep_nodes") == pytest.approx(copies(2) * size, rel=1e-6)
+    assert copies(2) == pytest.approx(1.994, abs=1e-3)
+    assert sent("nodes", 2, "ep_nodes", limit=1) == size
+    assert sent("nodes", 2, "ep_node") == sent("ranks")
+
+
+def test_nodes_of_experts_come_from_the_platform() -> None:
+    """Four ranks have the experts: on one node of four, or on two nodes of two, where half of the exchange crosses."""
+    options: dict[str, Any] = {"model": EXPERTS, "expert_parallel": 4, "global_batch": 8, "dispatch": "nodes"}
+    one, two = (run(4, {"platform": platform(*sizes)}, **options) for sizes in ((4,), (2, 2)))
+    ranks = [run(4, {"platform": platform(*sizes)}, **{**options, "dispatch": "ranks"}) for sizes in ((4,), (2, 2))]
+    assert one.finish_ns == ranks[0].finish_ns
+    assert two.finish_ns != ranks[1].finish_ns
+
+
+def test_a_plain_all_to_all_is_sorted_by_expert() -> None:
+    def sorts(experts_of_rank: int, dispatch: str) -> list[int]:
+        ranks = 128 // experts_of_rank
+        block = Block(QWEN, Parallelism(expert=ranks, data=ranks), ProductWork(1, 4096, dispatch=dispatch))
+        steps = [*block.forward(0), *block.backward(0)]
+        return [step.shape.count_bytes(2) for step in steps if isinstance(step, LlmRun) and step.name == "sort"]
+
+    assert sorts(16, "experts") == [4 * 4096 * 8 * 2048] * 4
+    assert sorts(16, "ranks") == sorts(1, "experts") == []
+
+
+def biases(dispatch: str, **work: Any) -> tuple[list[float], list[int]]:
+    """Bytes an element, and launches, of the biases of experts: forward and backward, of 16 experts on a rank."""
+    model = attrs.evolve(QWEN, expert_biases=True)
+    block = Block(model, Parallelism(expert=8, data=8), ProductWork(1, 4096, dispatch=dispatch, **work))
+    steps = [step for step in (*block.forward(0), *block.backward(0)) if isinstance(step, LlmRun) and step.name == "expert bias"]
+    elements = 4096 * 8 * 2048
+    return [step.shape.count_bytes(2) / elements for step in steps], [step.launches for step in steps]
+
+
+def test_biases_of_experts_are_added_expert_by_expert() -> None:
+    """In 16 bits: b p (2 bytes), t + b p (6), joined (4); with weights in fp32 b p (4), the sum (10), joined (8), cast (6).
+
+    Back in 16 bits: the parts joined (4), g p and its sum (6), g b and its sum (6).
+    """
+    assert biases("experts") == ([12, 16], [2 * 16 + 1, 4 * 16 + 1])
+    assert biases("nodes") == ([28, 40], [2 * 16 + 2, 5 * 16 + 2])
+    assert biases("nodes", fused_experts=True) == ([], [])
 
 
 def test_attention_in_fp8() -> None:

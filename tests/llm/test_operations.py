@@ -104,8 +104,8 @@ def test_expert_parallel_volumes() -> None:
     assert exchanged("ep") == [size] * 4
     assert exchanged("ep", capacity_factor=1.5) == [size * 3 // 2] * 4
     assert exchanged("ep", expert_skew=2.0) == [size * 2] * 4
-    assert exchanged("ep_nodes", node_copies=1) == [size // 2] * 4
-    assert exchanged("ep_node", node_copies=1) == [size] * 4
+    assert exchanged("ep_nodes", node_limit=1) == [size // 2] * 4
+    assert exchanged("ep_node", node_limit=1) == [size] * 4
 
 
 def test_context_parallel_volumes() -> None:

@@ -124,6 +124,18 @@ TOGETHER: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "the slowest of one replica": ({"scatter": 0.1, "tensor_parallel": 8}, "scatter is 0.1, .* data_parallel is 1"),
     "gathers without shards": ({"overlap": {"gathers": True}}, "overlap.gathers is true, .* where zero is 0"),
+    "modules beside full recomputation": (
+        {"recompute": "full", "recompute_modules": ["layernorm"]},
+        "recompute_modules is .*, which has no effect beside full recomputation",
+    ),
+    "latents that are not there": ({"recompute_modules": ["mla_up_proj"]}, "no effect in mla_up_proj, which the model does not have"),
+    "experts that are not there": ({"recompute_modules": ["moe_act"]}, "no effect in moe_act, which the model does not have"),
+    "dense parts that are not there": ({"model": EXPERTS, "recompute_modules": ["mlp"]}, "no effect in mlp, which the model does not"),
+    "activations within products": (
+        {"model": EXPERTS, "recompute_modules": ["moe_act"], "fused_experts": True},
+        "no effect in moe_act, which is part of the products before",
+    ),
+    "modules in inference": ({"mode": "prefill", "recompute_modules": ["layernorm"]}, "recompute_modules is .*, .* mode = train"),
     "a dispatch to one rank": ({"model": EXPERTS, "dispatch": "ranks"}, "dispatch is ranks, .* where expert_parallel is 1"),
     "a token on several ranks": ({"mode": "decode", "context_parallel": 2}, "mode is decode and context_parallel 2; expected 1"),
     "layers that are not dealt": ({"pipeline_parallel": 2, "stages": [1, 2]}, "stages is \\[1, 2\\]; expected 2 numbers"),

@@ -115,7 +115,7 @@ def _kernels(random: Random, workload: dict[str, Any], experts: bool) -> None:
         workload["accumulation"] = random.choice(("shards", "shards", "whole"))
     if experts:
         workload["fused_experts"] = random.choice((True, False))
-        workload["dispatch"] = random.choice(("experts", "ranks")) if workload["expert_parallel"] > 1 else "experts"
+        workload["dispatch"] = random.choice(("experts", "ranks", "nodes")) if workload["expert_parallel"] > 1 else "experts"
     if workload["precision"] in ("fp8", "mxfp8") and workload.get("attention") != "unfused":
         workload["fp8_attention"] = random.choice((True, False))
 
@@ -141,6 +141,7 @@ def _model(random: Random) -> dict[str, Any]:
     if random.random() < 0.35:
         model |= {"experts": random.choice((4, 8)), "top_k": random.choice((1, 2)), "expert_ffn": 64}
         model["shared_experts"] = random.choice((0, 1))
+        model["expert_biases"] = random.choice((False, False, True))
     if random.random() < 0.2:
         model["mtp_layers"] = random.choice((1, 2))
     return {key: value for key, value in model.items() if value is not None}

@@ -95,6 +95,7 @@ class ModelDescription:
     tied: bool = option(False, help="the output layer shares the weights of the embedding")
     biases: bool = option(False, help="biases of products, and LayerNorm with biases, as in GPT")
     query_biases: bool = option(False, help="biases of the products for queries, keys and values alone, as in Qwen2")
+    expert_biases: bool = option(False, help="biases of experts, routers and the product after attention, as in GPT-OSS")
     query_norms: bool = option(False, help="norms of the queries and keys of a head, as in Qwen3")
     dropout: bool = option(False, help="dropout of scores and of the two residual branches")
     learned_positions: bool = option(False, help="learned embeddings of positions, one for each token of a sequence")
@@ -120,8 +121,9 @@ class ModelDescription:
                 f"experts is {self.experts}, top_k {self.top_k} and expert_ffn {self.expert_ffn};"
                 " expected top_k from 1 to experts, and a width of experts"
             )
-        if not self.experts and (self.top_k or self.expert_ffn or self.shared_experts or self.dense_layers or self.expert_interval > 1):
-            raise InputError("top_k, expert_ffn, shared_experts, dense_layers or expert_interval is given without experts")
+        of_experts = self.top_k, self.expert_ffn, self.shared_experts, self.dense_layers, self.expert_interval > 1, self.expert_biases
+        if not self.experts and any(of_experts):
+            raise InputError("top_k, expert_ffn, shared_experts, dense_layers, expert_interval or expert_biases is given without experts")
         if self.dense_layers > self.layers:
             raise InputError(f"dense_layers is {self.dense_layers}; expected at most layers, which is {self.layers}")
         if self.window is None and (self.full_layers or self.full_interval):
@@ -158,10 +160,8 @@ class ModelDescription:
 
     def kind(self, layer: int) -> LayerKind:
         """Whether a layer, from 0 on, has experts. Blocks of multi-token prediction come after the last layer, and have them, too."""
-        if not self.experts or layer < self.dense_layers:
-            return "dense"
-        last = (layer - self.dense_layers + 1) % self.expert_interval == 0
-        return "moe" if last or layer >= self.layers else "dense"
+        last = (layer - self.dense_layers + 1) % self.expert_interval == 0 or layer >= self.layers
+        return "moe" if self.experts and layer >= self.dense_layers and last else "dense"
 
     def window_of(self, layer: int) -> int | None:
         """The tokens that a token sees in a layer, from 0 on; None if it sees all, as in blocks of multi-token prediction."""

@@ -143,6 +143,12 @@ class GpuDevice:
     memory_margin: MemoryMargin = option(MemoryMargin(), help="memory that is not there for a workload")
     peak_tera_ops_per_s: dict[str, Any] = option(help="dense peak rates by element type", unit="10^12 operations/s")
     gemm: dict[str, Any] = option(help="rates of products, by element type")
+    sustained: float = option(
+        1.0,
+        above=0,
+        maximum=2,
+        help="factor on the rates of products in training, which its power limits for hours; 1: as on an h100, whose stacks have the rest",
+    )
     attention: AttentionFit = option(help="rates of flash attention")
     attention_fp8: AttentionFit | None = option(None, help="the same for elements of 8 bits; none: as with 16")
     paged_attention: PagedAttentionFit | None = option(None, help="rates of attention of inference servers; none: as flash attention")

@@ -119,6 +119,8 @@ class Gpu(Compute):
         self._scales_inputs, self._block_scaled = "scales_inputs" in traits, "block_scaled" in traits
         self._element_type = options.element_type or next(iter(self.profile.peak_tera_ops_per_s))
         self.profile.peak(self._element_type)
+        # Servers keep the rates of tables of kernels, with which they were validated.
+        self._gemm_share = self.stack.gemm_share * (1.0 if "inference" in traits else self.profile.sustained)
         self._kernels: dict[Kernel, float] = {}
         self.collective_share = self.stack.collective_share
         self.launch_us = self.stack.launch_us
@@ -187,7 +189,7 @@ class Gpu(Compute):
         if work.operations is None and work.bytes is None:
             raise MissingWork("it has no shape, no operations and no memory_bytes, one of which the gpu model needs")
         fit = self.profile.gemm_fit(self._element_type)
-        ops_per_us = self.profile.peak(self._element_type) * 1e6 * self.stack.gemm_share * fit.large
+        ops_per_us = self.profile.peak(self._element_type) * 1e6 * self._gemm_share * fit.large
         computing = (work.operations or 0) / ops_per_us
         return max(computing, (work.bytes or 0) / self._memory_bytes_per_us(self.profile.elementwise))
 
@@ -208,7 +210,7 @@ class Gpu(Compute):
     def _gemm_us(self, gemm: Gemm, kind: str = "gemm") -> float:
         """The time of a matrix product, or of one for each expert (`grouped_gemm`), with the start of its kernel."""
         element_type = self._type_of(gemm)
-        return product_us(self.profile, gemm, element_type, self.stack.gemm_share, self._served_product(kind, element_type))
+        return product_us(self.profile, gemm, element_type, self._gemm_share, self._served_product(kind, element_type))
 
     def _served_product(self, kind: str, element_type: str) -> ServedProductFit | None:
         """The numbers of products of servers, if the model is that of a server and the device has some."""

@@ -21,11 +21,13 @@ class BlockActivations:
 
     `saved`: for the backward pass, without scores. `scores`: of attention that is not fused. `products`: those that deferred weight
     gradients still need, the inputs of products and the gradients of their outputs (32 s b h of a GPT's 34, arXiv 2401.10241).
+    `of_modules`: those of `saved` that recomputed modules make again.
     """
 
     saved: int
     scores: int
     products: int
+    of_modules: int = 0
 
 
 @cached("LLM: activations of blocks", 256)
@@ -50,7 +52,8 @@ def block_activations(setup: TrainingSetup, kind: BlockKind) -> BlockActivations
         # The output of softmax takes 2 bytes; with dropout its mask takes 1, and its output 2 (arXiv 2205.05198, section 4.1).
         scores = (5 if setup.drops else 2) * heads * setup.key_length * setup.tokens
     low_rank, products = (0, attention.products + feed_forward.products) if setup.lora is None else _adapters(setup, setup.lora)
-    return BlockActivations(saved=kept_bytes + attention.saved + feed_forward.saved + low_rank, scores=scores, products=products)
+    saved = kept_bytes + attention.saved + feed_forward.saved + low_rank
+    return BlockActivations(saved, scores, products, of_modules=_of_modules(setup, block == "moe"))
 
 
 @attrs.frozen
@@ -88,12 +91,38 @@ def _attention(setup: TrainingSetup) -> _LlmPart:
         outputs = (heads + 2 * key_heads_of_rank(model, setup.parallel)) * model.head_size
         low, low_inputs = 0, 0
     else:
-        outputs = heads * (2 * model.head_size + mla.value)
+        outputs = _latent_outputs(setup)
         low, low_inputs = mla.query_rank + mla.key_value_rank + mla.rope, mla.query_rank + mla.key_value_rank
     context = heads * model.value_size
     shared = share((read * (model.hidden + low_inputs) + HALF * low) * tokens, _sequence_share(setup))
     result = shared + HALF * (outputs + context) * tokens
     return _LlmPart(result, result + hidden_bytes(setup))
+
+
+def _of_modules(setup: TrainingSetup, has_experts: bool) -> int:
+    """Bytes of outputs of norms, of second inputs of experts, of queries, keys and values from latents, and within dense parts."""
+    model, modules, result = setup.model, setup.recompute_modules, 0
+    if "layernorm" in modules:
+        norms = _input_bytes(setup, "qkv") + _input_bytes(setup, "fc1")
+        result += share(norms * model.hidden * setup.tokens, _sequence_share(setup))
+    if "mla_up_proj" in modules and model.mla is not None:
+        result += HALF * _latent_outputs(setup) * setup.tokens
+    if "moe_act" in modules and has_experts:
+        result += _input_bytes(setup, "fc2") * share(model.expert_ffn, setup.parallel.expert_tensor) * _copies(setup)
+    if "mlp" in modules and not has_experts:
+        result += _feed_forward_bytes(setup, share(model.width, setup.parallel.tensor)) * setup.tokens
+    return result
+
+
+def _latent_outputs(setup: TrainingSetup) -> int:
+    """Elements of queries, keys and values of a token that latents give."""
+    mla = setup.model.mla
+    return 0 if mla is None else share(setup.model.heads, setup.parallel.tensor) * (2 * setup.model.head_size + mla.value)
+
+
+def _copies(setup: TrainingSetup) -> int:
+    """Copies of tokens for the experts of a rank."""
+    return share(setup.model.top_k * setup.tokens * setup.parallel.expert_tensor, setup.parallel.tensor)
 
 
 def _dense(setup: TrainingSetup, width: int) -> _LlmPart:
@@ -115,7 +144,7 @@ def _experts(setup: TrainingSetup) -> _LlmPart:
     Loads are balanced: a rank has `K * tokens * expert_tensor / t` copies, whatever the number of ranks with experts.
     """
     model, parallel, read = setup.model, setup.parallel, _input_bytes(setup, "fc1")
-    copies = share(model.top_k * setup.tokens * parallel.expert_tensor, parallel.tensor)
+    copies = _copies(setup)
     inner = _feed_forward_bytes(setup, share(model.expert_ffn, parallel.expert_tensor))
     routed = (read * model.hidden + inner + HALF * model.hidden) * copies
     shared = _feed_forward_bytes(setup, share(model.shared_experts * model.expert_ffn, parallel.tensor)) * setup.tokens
@@ -138,7 +167,7 @@ def _kept_block(setup: TrainingSetup, layer: int, index: int) -> int:
     parts = block_activations(setup, block_kind(setup.model, layer))
     if _is_recomputed(setup, index):
         return hidden_bytes(setup)
-    return parts.saved + (parts.scores if setup.recompute != "selective" else 0)
+    return parts.saved - parts.of_modules + (parts.scores if setup.recompute != "selective" else 0)
 
 
 def _is_recomputed(setup: TrainingSetup, index: int) -> bool:
@@ -150,9 +179,9 @@ def _is_recomputed(setup: TrainingSetup, index: int) -> bool:
 def working_set(setup: TrainingSetup, kind: BlockKind) -> int:
     """Bytes of a block and micro-batch that recomputation brings back for its backward pass."""
     parts = block_activations(setup, kind)
-    if setup.recompute == "selective":
-        return parts.scores
-    return parts.saved + parts.scores if _is_recomputed(setup, 0) else 0
+    if _is_recomputed(setup, 0):
+        return parts.saved + parts.scores
+    return parts.of_modules + (parts.scores if setup.recompute == "selective" else 0)
 
 
 def head_activations(setup: TrainingSetup) -> int:

@@ -20,7 +20,7 @@ class AttentionHalf:
     def forward(self, window: int | None) -> Iterator[Step]:
         """The forward pass, in which a token sees the last `window` tokens, or with None all of them."""
         m = self._products.model
-        yield self._products.elements("norm", 4, self._products.local * m.hidden)
+        yield self._products.norm()
         if m.mla is None:
             yield from self._products.enter(
                 "qkv", (m.heads // self._products.parallel.tensor + 2 * self._products.key_heads) * m.head_size, m.hidden
@@ -33,6 +33,8 @@ class AttentionHalf:
             yield self._products.elements("rotary", 4, self._rotated)
         yield from self._absorbed_core() if self._is_absorbed else self.core(window)
         yield from self._products.leave("projection", m.hidden, self._products.heads * m.value_size)
+        if m.expert_biases:  # beside experts they are not added together with the residual (Megatron-core, bias_dropout_fusion)
+            yield self._products.elements("bias", 4, self._products.local * m.hidden)
         yield self._products.residual()
 
     def backward(self, window: int | None) -> Iterator[Step]:
@@ -51,6 +53,8 @@ class AttentionHalf:
         else:
             yield from self._latent_back()
         yield self._products.elements("norm", 10, self._products.local * m.hidden)
+        if m.expert_biases and not self._products.frozen:
+            yield LlmRun("bias", Elementwise(read_bytes=2 * self._products.local * m.hidden), weight=True)
         if m.biases and not self._products.frozen:
             inner = outputs + m.width // self._products.parallel.tensor
             yield LlmRun(
@@ -106,6 +110,17 @@ class AttentionHalf:
         yield self._products.elements("latent norm", 4, self._products.local * low)
         if self._products.parallel.sequence and self._products.parallel.tensor > 1:
             yield self._products.gather(self._products.tokens * low)
+        yield from self._up()
+
+    def up_from_latents(self) -> Iterator[Step]:
+        """The products from latents to queries, keys and values, with positions; nothing without latents."""
+        if self._products.model.mla is not None:
+            yield from self._up()
+            yield self._products.elements("rotary", 4, self._rotated)
+
+    def _up(self) -> Iterator[Step]:
+        mla = self._products.model.mla
+        assert mla is not None
         yield from self._products.multiply("query up", self._products.tokens, self._products.heads * (mla.nope + mla.rope), mla.query_rank)
         if not self._is_absorbed:
             yield from self._products.multiply(

@@ -96,9 +96,15 @@ def layer_parameters(model: Model, kind: LayerKind, parallel: Parallelism = WHOL
         attention=attention,
         feed_forward=feed_forward_parameters(model, model.shared_experts * model.expert_ffn, parallel.tensor),
         router=model.hidden * model.experts,
-        experts=share(model.experts, parallel.expert) * feed_forward_parameters(model, model.expert_ffn, parallel.expert_tensor),
+        experts=share(model.experts, parallel.expert) * _expert_parameters(model, parallel.expert_tensor),
         vectors=vectors,
     )
+
+
+def _expert_parameters(model: Model, tensor: int = 1) -> int:
+    """Parameters of an expert: its matrices, and its biases if it has some."""
+    biases = (model.branches - 1) * share(model.expert_ffn, tensor) + model.hidden
+    return feed_forward_parameters(model, model.expert_ffn, tensor) + (biases if model.expert_biases else 0)
 
 
 def tensors(model: Model, units: Iterable[int | Literal["embedding", "head"]]) -> int:
@@ -124,6 +130,8 @@ def _norms_and_biases(model: Model, kind: LayerKind, parallel: Parallelism) -> i
     # Qwen2 has these biases and no others.
     if model.biases or model.query_biases:
         vectors += (share(model.heads, parallel.tensor) + 2 * key_heads_of_rank(model, parallel)) * model.head_size
+    if model.expert_biases:
+        vectors += model.hidden + (model.experts if kind == "moe" else 0)
     if model.biases:
         vectors += model.hidden
         if kind == "dense":
@@ -194,7 +202,7 @@ def parameters(model: Model) -> ParameterCounts:
 
 def active_parameters(model: Model) -> int:
     """Parameters that a token meets: without the routed experts that are not chosen for it."""
-    idle = (model.experts - model.top_k) * feed_forward_parameters(model, model.expert_ffn)
+    idle = (model.experts - model.top_k) * _expert_parameters(model)
     return parameters(model).total - idle * _expert_layers(model)
 
 

@@ -26,17 +26,26 @@ class Experts:
         yield from self._in_graph(self._router())
         yield self._products.elements("permute", 4, self._sent * m.hidden)
         yield from self._dispatch("dispatch")
+        yield from self._sorted()
         yield from self._shared()
         yield from self._grouped("expert fc1", experts, rows, (m.branches - 1) * width, m.hidden)
         fused = self._products.work.fused_experts
-        if not fused:
-            yield self._products.elements("activation", 2 * m.branches, experts * rows * width)
+        yield from self.activation()
         yield from self._grouped("expert fc2", experts, rows, m.hidden, width, cast=not fused)
+        yield from self._bias(experts, experts * rows * m.hidden)
+        yield from self._sorted()
         yield from self._combine("combine")
         yield self._products.elements("unpermute", 4, self._sent * m.hidden)
         # In decoding all tensor ranks have the token of a sequence: each has sent a share of them.
         if self._products.parallel.tensor > 1 and not self._products.parallel.sequence:
             yield self._products.gather(self._products.parallel.tensor * self._tokens * m.hidden)
+
+    def activation(self) -> Iterator[Step]:
+        """The activation between the products of experts, unless it is part of the first."""
+        m = self._products.model
+        experts, rows, width = self._rows()
+        if not self._products.work.fused_experts:
+            yield self._products.elements("activation", 2 * m.branches, experts * rows * width)
 
     def backward(self) -> Iterator[Step]:
         """The gradients of `forward`."""
@@ -45,11 +54,14 @@ class Experts:
         yield self._products.elements("unpermute", 4, self._sent * m.hidden)
         # Gradients of outputs go where the tokens went, and those of inputs come back.
         yield from self._dispatch("combine")
+        yield from self._sorted()
+        yield from self._bias_back(experts, experts * rows * m.hidden)
         yield from self._grouped_gradients("expert fc2", experts, rows, m.hidden, width)
         fused = self._products.work.fused_experts
         if not fused:
             yield self._products.elements("activation", 4 * (m.branches - 1) + 2, experts * rows * width)
         yield from self._grouped_gradients("expert fc1", experts, rows, (m.branches - 1) * width, m.hidden, cast=not fused)
+        yield from self._sorted()
         yield from self._combine("dispatch")
         yield self._products.elements("permute", 4, self._sent * m.hidden)
         if m.shared_experts:
@@ -63,7 +75,8 @@ class Experts:
         """Scores of experts: a product of 16-bit inputs with fp32 outputs (Megatron-core's RouterGatingLinearFunction), and the best."""
         m, tokens = self._products.model, self._tokens
         yield LlmRun("router", Gemm(m=tokens, n=m.experts, k=m.hidden, element_type=self._products.half))
-        yield self._products.elements("top-k", 8, tokens * m.experts)
+        # The host waits for the numbers of tokens of each expert, unless a graph has room for any of them.
+        yield attrs.evolve(self._products.elements("top-k", 8, tokens * m.experts), awaited=True)
 
     def _router_back(self) -> Iterator[Step]:
         """Its gradients, which are made in fp32: inputs are cast before, and their gradients after."""
@@ -89,11 +102,19 @@ class Experts:
         """Token copies that a rank sends to experts, with the room that a capacity factor gives them."""
         return scaled(self._tokens * self._products.model.top_k, self._products.work.capacity_factor or 1.0)
 
+    def _spread(self, parts: int) -> float:
+        """Parts of all experts among which those of a token are, in expectation: N (1 - C(E - E/N, K) / C(E, K)) of N parts."""
+        m = self._products.model
+        return parts * (1 - math.comb(m.experts - m.experts // parts, m.top_k) / math.comb(m.experts, m.top_k))
+
     @property
-    def _ranks_of_token(self) -> float:
-        """Expert ranks among which the experts of a token are spread, in expectation: N (1 - C(E - E/N, K) / C(E, K)) of N ranks."""
-        m, ranks = self._products.model, self._products.parallel.expert
-        return ranks * (1 - math.comb(m.experts - m.experts // ranks, m.top_k) / math.comb(m.experts, m.top_k))
+    def _node_copies(self) -> float | None:
+        """Nodes to which a token is sent once each; None if they do not matter."""
+        w = self._products.work
+        limit = w.node_limit if w.node_limit is not None and w.node_limit < self._products.model.top_k else None
+        if w.dispatch != "nodes" or w.expert_nodes == 1:
+            return limit
+        return min(self._spread(w.expert_nodes), limit or math.inf)
 
     @property
     def _skew(self) -> float:
@@ -122,10 +143,11 @@ class Experts:
         size = scaled(self._sent * self._products.model.hidden * 2, self._skew)
         p = self._products.parallel
         if p.expert > 1:
-            sent = scaled(size, self._ranks_of_token / self._products.model.top_k) if self._products.work.once_to_ranks else size
-            if self._products.work.node_copies is not None and self._products.work.node_copies < self._products.model.top_k:
+            sent = size if self._products.work.dispatch == "experts" else scaled(size, self._spread(p.expert) / self._products.model.top_k)
+            copies = self._node_copies
+            if copies is not None:
                 # A token crosses to a node once, whatever experts it has there, and is copied inside.
-                once = scaled(size, self._products.work.node_copies / self._products.model.top_k)
+                once = scaled(size, copies / self._products.model.top_k)
                 yield LlmExchange(f"{name} between nodes", "ep_nodes", Collective.ALL_TO_ALL, once)
                 yield LlmExchange(f"{name} in a node", "ep_node", Collective.ALL_TO_ALL, sent)
             else:
@@ -142,6 +164,32 @@ class Experts:
                 yield attrs.evolve(step, collective=Collective.REDUCE_SCATTER, bytes=step.bytes * self._products.parallel.expert_tensor)
             else:
                 yield step
+
+    def _sorted(self) -> Iterator[Step]:
+        """The copies of a plain all-to-all, which come or go by rank, in the order of the experts of this rank (Megatron-core)."""
+        m, p = self._products.model, self._products.parallel
+        if self._products.work.dispatch == "experts" and p.expert > 1 and m.experts > p.expert:
+            yield self._products.elements("sort", 4, self._sent * m.hidden)
+
+    def _bias(self, experts: int, elements: int) -> Iterator[Step]:
+        """The biases of second products, times the weights of tokens (Megatron-core, `TEGroupedMLP._apply_bias`).
+
+        For each expert a kernel multiplies and one adds; then parts are joined. DeepEP and HybridEP have weights in fp32, so that all but
+        the products is in fp32, and is cast in the end.
+        """
+        if not self._products.model.expert_biases or self._products.work.fused_experts:
+            return
+        read, write, launches = (6, 6, 1) if self._products.work.dispatch == "experts" else (14, 14, 2)
+        yield LlmRun("expert bias", Elementwise(read_bytes=read * elements, write_bytes=write * elements), launches=2 * experts + launches)
+
+    def _bias_back(self, experts: int, elements: int) -> Iterator[Step]:
+        """The gradients of `_bias`: of the sum, whose parts are joined, and for each expert of the bias and of the weights, which are two
+        products and two sums.
+        """
+        if not self._products.model.expert_biases or self._products.work.fused_experts:
+            return
+        read, write, launches = (10, 6, 1) if self._products.work.dispatch == "experts" else (24, 16, 2 + experts)
+        yield LlmRun("expert bias", Elementwise(read_bytes=read * elements, write_bytes=write * elements), launches=4 * experts + launches)
 
     def _grouped(self, name: str, experts: int, rows: int, n: int, k: int, cast: bool = True) -> Iterator[Step]:
         """A product of each expert, which the host launches one by one, with the cast of its input."""

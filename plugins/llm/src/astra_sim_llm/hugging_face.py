@@ -286,10 +286,9 @@ def _llama4(config: _Config) -> Model:
 def _gpt_oss(config: _Config) -> Model:
     config = config.otherwise(num_key_value_heads=8, head_dim=64, num_experts_per_tok=4)
     common = _grouped(config)
-    experts = config.count("num_local_experts")
-    biases = config.flag("attention_bias", True)
-    model = Model(**common, experts=experts, top_k=config.count("num_experts_per_tok"), expert_ffn=common["ffn"], query_biases=biases)
-    warn(f"{config.where}: biases of experts and of the product after attention are not counted (0.1 % of the parameters)")
+    common["query_biases"] = config.flag("attention_bias", True)
+    experts, top_k = config.count("num_local_experts"), config.count("num_experts_per_tok")
+    model = Model(**common, experts=experts, top_k=top_k, expert_ffn=common["ffn"], expert_biases=True)
     return _with_window(config.otherwise(sliding_window=128), model, full_interval=2)
 
 

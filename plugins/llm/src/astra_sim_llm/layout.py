@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Literal
 
@@ -122,6 +123,11 @@ class ParallelAxes:
     def __getitem__(self, name: str) -> tuple[int, ...]:
         """The positions of an axis's dimensions; empty if it has one rank."""
         return self._axes[name]
+
+    @property
+    def expert_nodes(self) -> int:
+        """Nodes over which the experts of a model are shared: 1 if ranks of one node have them all."""
+        return math.prod(self.dimensions[number].size for number in self._axes["ep_nodes"]) if self._axes["ep_node"] else 1
 
     def _axis(self, name: str, size: int, stride: int) -> tuple[int, ...]:
         result = []

@@ -299,6 +299,8 @@ def _options(case: Case, setup: TrainingSetup) -> dict[str, Any]:
             table["overlap"] = {key: value for key, value in table["overlap"].items() if key != "gathers"}
     if parallel.context == 1:
         table.pop("context", None)
+    if setup.recompute.startswith("full"):
+        table.pop("recompute_modules", None)
     if parallel.expert == 1:
         table = {key: value for key, value in table.items() if key not in ("node_limit", "dispatch")}
         if "overlap" in table:

@@ -61,20 +61,34 @@ class Block:
             steps = self.forward(layer)
             last = max(place for place, step in enumerate(steps) if step.name in ("fc2", "expert fc2"))
             return steps[:last]
-        return list(self._attention.core(self._model.window_of(layer))) if how == "selective" and not self._products.work.flash else []
+        core = self._attention.core(self._model.window_of(layer)) if how == "selective" and not self._products.work.flash else ()
+        return [*core, *self._recomputed_modules(layer)]
+
+    def _recomputed_modules(self, layer: int) -> Iterator[Step]:
+        """The parts that `recompute_modules` lists, and nothing else (Megatron-core)."""
+        modules, kind = self._products.work.recompute_modules, self._model.kind(layer)
+        if "layernorm" in modules:
+            yield from (self._products.norm(), self._products.norm())
+        if "mla_up_proj" in modules:
+            yield from self._attention.up_from_latents()
+        if "moe_act" in modules and kind == "moe":
+            yield from self._experts.activation()
+        if "mlp" in modules and kind == "dense":
+            yield from self._dense()
 
     def _feed_forward(self, kind: LayerKind) -> Iterator[Step]:
         """The second half of a block: norm, products or experts, residual."""
-        m, t = self._products.model, self._products.parallel.tensor
-        yield self._products.elements("norm", 4, self._products.local * m.hidden)
-        if kind == "moe":
-            yield from self._experts.forward()
-        else:
-            width = m.width // t
-            yield from self._products.enter("fc1", (m.branches - 1) * width, m.hidden)
-            yield self._products.elements("activation", 2 * m.branches, self._products.tokens * width)
-            yield from self._products.leave("fc2", m.hidden, width)
+        yield self._products.norm()
+        yield from self._experts.forward() if kind == "moe" else self._dense()
         yield self._products.residual()
+
+    def _dense(self) -> Iterator[Step]:
+        """The products of a feed-forward part without experts."""
+        m = self._products.model
+        width = m.width // self._products.parallel.tensor
+        yield from self._products.enter("fc1", (m.branches - 1) * width, m.hidden)
+        yield self._products.elements("activation", 2 * m.branches, self._products.tokens * width)
+        yield from self._products.leave("fc2", m.hidden, width)
 
     def _feed_forward_back(self, kind: LayerKind) -> Iterator[Step]:
         """The gradients of `_feed_forward`, from the last step to the first."""

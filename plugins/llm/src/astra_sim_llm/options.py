@@ -15,6 +15,7 @@ PRECISIONS = ("fp16", "bf16", *CAST_TO)
 SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb-h1", "zb-v", "dualpipe")
 LORA_TARGETS = ("qkv", "projection", "fc1", "fc2")
 CUDA_GRAPHS = ("none", "router", "attention", "iteration")
+RECOMPUTE_MODULES = ("layernorm", "moe_act", "mla_up_proj", "mlp")
 RECOMPUTE = ("none", "selective", "full", "full_early_stop")
 
 
@@ -126,6 +127,12 @@ class LlmOptions:
     )
     schedule: str | None = option(None, choices=SCHEDULES, help="order of passes; none: 1f1b, or interleaved with virtual stages")
     recompute: str | RecomputeLayers = option("none", help="none | selective | full | full_early_stop, or a table: {layers = N}")
+    recompute_modules: tuple[str, ...] = option(
+        (),
+        choices=RECOMPUTE_MODULES,
+        help="parts that are recomputed besides (Megatron-core): norms, activations of experts, the products from latents to queries, keys"
+        " and values, feed-forward parts of layers without experts",
+    )
     attention: str = option("flash", choices=("flash", "unfused"), help="one fused kernel, or products and softmax apart")
     fp8_attention: bool = option(False, help="queries, keys and values of fused attention are cast to fp8, where products have it")
     context: str = option("ring", choices=("ring", "ulysses"), help="context parallelism: keys and values go round, or heads are exchanged")
@@ -149,8 +156,9 @@ class LlmOptions:
     )
     dispatch: str = option(
         "experts",
-        choices=("experts", "ranks"),
-        help="how often a token is sent: once for each of its experts, or once for each rank that has some of them (DeepEP, HybridEP)",
+        choices=("experts", "ranks", "nodes"),
+        help="how often a token is sent: once for each of its experts; once for each rank that has some of them; or once for each node, and"
+        " there once for each rank (DeepEP, HybridEP)",
     )
     fused_experts: bool = option(False, help="activations of experts, and the casts of their results, are part of the products before them")
     fused_loss: bool = option(False, help="the loss is one fused kernel over 16-bit logits, not several in fp32")

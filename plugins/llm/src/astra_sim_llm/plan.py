@@ -29,12 +29,14 @@ class TrainingPlan:
     """The plan of a run, before the times of kernels are known.
 
     An option is in one place: `options` are the user's choices, `setup` is derived from them and also determines memory. `chunks`
-    are the layers of all virtual stages. Code that writes programs reads all three; only `Work`, which determines kernels, is copied.
+    are the layers of all virtual stages, `expert_nodes` the nodes over which experts are shared. Code that writes programs reads all of
+    them; only `Work`, which determines kernels, is copied.
     """
 
     options: LlmOptions
     setup: TrainingSetup
     chunks: tuple[Chunk, ...] = ()
+    expert_nodes: int = 1
 
     @property
     def model(self) -> Model:
@@ -79,8 +81,10 @@ class TrainingPlan:
             keys=keys,
             expert_skew=o.expert_skew,
             capacity_factor=o.capacity_factor,
-            node_copies=o.node_limit,
-            once_to_ranks=o.dispatch == "ranks",
+            node_limit=o.node_limit,
+            dispatch=o.dispatch,
+            expert_nodes=self.expert_nodes,
+            recompute_modules=o.recompute_modules,
             fused_experts=o.fused_experts,
             fused_loss=o.fused_loss,
             cuda_graphs=o.cuda_graphs,
@@ -131,6 +135,7 @@ def make_plan(options: LlmOptions, npus: int, weight_of: Callable[[TrainingPlan,
         accumulation=options.accumulation,
         recompute="full" if layers is not None else recompute,
         recompute_layers=layers,
+        recompute_modules=options.recompute_modules,
         attention=options.attention,
         fp8_attention=options.fp8_attention,
         schedule=schedule,

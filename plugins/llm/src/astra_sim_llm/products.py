@@ -47,8 +47,10 @@ class ProductWork:
     keys: int | None = None
     expert_skew: float = 1.0
     capacity_factor: float | None = None
-    node_copies: int | None = None
-    once_to_ranks: bool = False
+    node_limit: int | None = None
+    dispatch: str = "experts"
+    expert_nodes: int = 1
+    recompute_modules: tuple[str, ...] = ()
     fused_experts: bool = False
     fused_loss: bool = False
     cuda_graphs: str = "none"
@@ -214,6 +216,10 @@ class Products:
             transposed = self.work.training and not self.frozen
             shape = Cast(elements=elements, batch=batch, from_type=self.half, to_type=self.element_type, transposed=transposed)
             yield LlmRun("cast", shape, launches=batch * CAST_LAUNCHES[self.work.precision])
+
+    def norm(self) -> LlmRun:
+        """A norm of the states between two halves of blocks."""
+        return self.elements("norm", 4, self.local * self.model.hidden)
 
     def residual(self) -> LlmRun:
         """Bias, dropout and residual."""

@@ -14,13 +14,14 @@ from astra_sim.shapes import Kernel
 class LlmRun:
     """A kernel that a rank runs, or several equal ones: the number of launches by the host (0: a graph launches it with others).
 
-    `weight`: it makes weight gradients, which a zero-bubble schedule may put off.
+    `weight`: it makes weight gradients, which a zero-bubble schedule may put off. `awaited`: the host launches no more until it has ended.
     """
 
     name: str
     shape: Kernel
     weight: bool = False
     launches: int = 1
+    awaited: bool = False
 
 
 @attrs.frozen

@@ -330,20 +330,40 @@ class Compiler:
         return _Layout(layout.keys, result, pieces)
 
     def _durations(self, steps: Sequence[Step]) -> list[int]:
-        """The time of each kernel (picoseconds; 0 for exchanges), including the slowdown by concurrent data and expert exchanges.
-
-        The last of them waits until the host has launched all.
+        """The time of each kernel (picoseconds; 0 for exchanges), including the slowdown by concurrent data and expert exchanges, and
+        the time in which nothing runs before it because the host has not launched it yet.
         """
         runs = {id(step): step for step in steps if isinstance(step, LlmRun)}  # layers share their kernels
         known = {number: self._duration_ps(step) for number, step in runs.items()}
         times = self._slowed(steps, [known.get(id(step), 0) for step in steps])
-        launches = sum(step.launches for step in steps if isinstance(step, LlmRun))
-        if self._launch_ps and launches:
-            # The host runs ahead during kernels and exchanges: only launches that are left when these are over make the pass longer.
-            alone = sum(self._exchange_ps(step) for step in steps if isinstance(step, LlmExchange) and not step.overlapped_with)
-            last = max(place for place, step in enumerate(steps) if isinstance(step, LlmRun))
-            times[last] += max(0, launches * self._launch_ps - sum(times) - alone)
-        return times
+        return self._launched(steps, times) if self._launch_ps else times
+
+    def _launched(self, steps: Sequence[Step], times: list[int]) -> list[int]:
+        """Times with those in which a kernel waits for its launch. The host launches one after another, runs ahead of long kernels and
+        exchanges, and loses its lead where it waits for a result (`awaited`). Both begin the pass together.
+        """
+        host = device = waited = last = 0
+        result = list(times)
+        for place, step in enumerate(steps):
+            if isinstance(step, LlmExchange):
+                alone = 0 if step.overlapped_with else self._exchange_ps(step)
+                if alone:
+                    host += self._launch_ps
+                    waited += max(0, host - device)  # which the next kernel counts
+                    device = max(device, host) + alone
+                continue
+            ready = device + times[place]
+            if step.launches:
+                first, host = host + self._launch_ps, host + step.launches * self._launch_ps
+                # Of several kernels the last begins when it has been launched.
+                ready = max(max(device, first) + times[place], host + times[place] // step.launches)
+            result[place] = ready - device + waited
+            device, waited, last = ready, 0, place
+            if step.awaited:
+                host = max(host, device)
+        if waited:
+            result[last] += waited
+        return result
 
     def _slowed(self, steps: Sequence[Step], times: list[int]) -> list[int]:
         """Times with the slowdown by exchanges beside kernels. Exchanges run one after another: a kernel, or a part, is beside one."""

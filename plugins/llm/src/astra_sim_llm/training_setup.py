@@ -9,7 +9,7 @@ from astra_sim.memo import cached
 from astra_sim_llm.counts import BlockKind, block_kind, share
 from astra_sim_llm.in_flight import FOLDED, chunks_of_stages
 from astra_sim_llm.models import Model
-from astra_sim_llm.options import CAST_TO, PRECISIONS, RECOMPUTE, SCHEDULES, Lora
+from astra_sim_llm.options import CAST_TO, PRECISIONS, RECOMPUTE, RECOMPUTE_MODULES, SCHEDULES, Lora
 from astra_sim_llm.parallelism import Parallelism
 
 
@@ -33,6 +33,7 @@ class TrainingSetup:
     accumulation: str = option("shards", choices=("shards", "whole"), help="the gradients that ZeRO-2 and 3 keep between micro-batches")
     recompute: str = option("none", choices=RECOMPUTE, help="activations that are computed again")
     recompute_layers: int | None = option(None, minimum=0, help="first layers of each chunk that are computed again; none: all")
+    recompute_modules: tuple[str, ...] = option((), choices=RECOMPUTE_MODULES, help="parts of blocks that are computed again")
     attention: str = option("flash", choices=("flash", "unfused"), help="attention kernels")
     fp8_attention: bool = option(False, help="queries, keys and values of attention are cast to fp8")
     schedule: str = option("1f1b", choices=SCHEDULES, help="pipeline schedule")

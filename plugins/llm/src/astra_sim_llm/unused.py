@@ -12,7 +12,19 @@ from astra_sim_llm.options import CAST_TO, LlmOptions, Overlap
 from astra_sim_llm.parallelism import Parallelism
 
 _OF_TRAINING = (
-    *("schedule", "zero", "accumulation", "reduction", "update", "scatter", "recompute", "gradients", "fused_gradients", "optimizer_bytes"),
+    *(
+        "schedule",
+        "zero",
+        "accumulation",
+        "reduction",
+        "update",
+        "scatter",
+        "recompute",
+        "recompute_modules",
+        "gradients",
+        "fused_gradients",
+        "optimizer_bytes",
+    ),
     *("overlap.dp", "overlap.gathers", "overlap.p2p", "overlap.ep", "overlap.contention"),
 )
 _OF_DECODING = ("decode_tokens", "kv_length")
@@ -40,7 +52,7 @@ def _unused(options: LlmOptions, model: Model, parallel: Parallelism) -> Unused:
         yield from _without_experts(options, result)
     yield from _of_fp8_attention(options)
     yield from _of_one_rank(options, parallel)
-    yield from _beside_others(options, result)
+    yield from _beside_others(options, result, model)
 
 
 def _beside_the_mode(options: LlmOptions, names: Container[str]) -> Unused:
@@ -82,7 +94,7 @@ def _of_one_rank(options: LlmOptions, parallel: Parallelism) -> Unused:
     """Options of exchanges over an axis that has one rank."""
     used = {
         "node_limit": options.node_limit is not None,
-        "dispatch": options.dispatch == "ranks",
+        "dispatch": options.dispatch != "experts",
         "overlap.ep": options.overlap.ep,
     }
     if parallel.expert == 1:
@@ -93,7 +105,19 @@ def _of_one_rank(options: LlmOptions, parallel: Parallelism) -> Unused:
         yield "context", "where context_parallel is 1; expected several ranks"
 
 
-def _beside_others(options: LlmOptions, names: Container[str]) -> Unused:
+def _of_recomputed_modules(options: LlmOptions, model: Model) -> Unused:
+    """Recomputed modules that the model does not have, or that are recomputed with all others."""
+    if options.recompute_modules and options.recompute not in ("none", "selective"):
+        yield "recompute_modules", "beside full recomputation; expected recompute = none or selective"
+    has = {"mla_up_proj": model.mla is not None, "moe_act": bool(model.experts), "mlp": model.has_dense_layers}
+    for module in options.recompute_modules:
+        if not has.get(module, True):
+            yield "recompute_modules", f"in {module}, which the model does not have"
+    if "moe_act" in options.recompute_modules and options.fused_experts:
+        yield "recompute_modules", "in moe_act, which is part of the products before (fused_experts)"
+
+
+def _beside_others(options: LlmOptions, names: Container[str], model: Model) -> Unused:
     """Options that others leave without effect."""
     if options.capacity_factor is not None and "expert_skew" in names:
         yield "expert_skew", "beside capacity_factor, which drops tokens over it; expected one of them"
@@ -101,6 +125,7 @@ def _beside_others(options: LlmOptions, names: Container[str]) -> Unused:
         yield "reduction", f"where zero is {options.zero}; expected 1 or 2"
     if options.update == "broadcast" and (options.zero not in (1, 2) or options.overlap.gathers_run):
         yield "update", "unless zero is 1 or 2 and overlap.gathers is false"
+    yield from _of_recomputed_modules(options, model)
     if "accumulation" in names and options.zero < 2:
         yield "accumulation", f"where zero is {options.zero}; expected 2 or 3"
     if options.overlap.gathers is not None and options.zero not in (1, 2):

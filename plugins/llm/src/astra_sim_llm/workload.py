@@ -45,6 +45,7 @@ def llm(options: LlmOptions, context: Context) -> ExecutionGraph:
     axes = ParallelAxes(context.platform, parallel)
     if not axes.dimensions:  # one rank, or stages of one: collectives need something to speak of
         axes.dimensions.extend(context.platform.logical_dimensions())
+    plan = attrs.evolve(plan, expert_nodes=axes.expert_nodes)
     exchanges = ExchangeTimes(context, axes)
     kinds = [OperationTypes() for _ in range(parallel.pipeline)]
     launch_ps = _launch_ps(options, context)
