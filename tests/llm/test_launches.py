@@ -15,7 +15,7 @@ from astra_sim.shapes import Attention, Cast, Elementwise
 from astra_sim_llm.models import MODELS
 from astra_sim_llm.operations import Block
 from astra_sim_llm.parallelism import Parallelism
-from astra_sim_llm.products import ProductWork
+from astra_sim_llm.products import Dispatch, ProductWork
 from astra_sim_llm.steps import LlmExchange, LlmRun, Step
 from astra_sim_llm.templates import Compiler, OperationTypes
 
@@ -110,7 +110,7 @@ def test_launches_make_small_passes_longer() -> None:
 
 def test_a_token_is_sent_once_to_a_rank() -> None:
     def sent(dispatch: str, nodes: int = 1, axis: str = "ep", limit: int | None = None) -> int:
-        work = ProductWork(1, 4096, dispatch=dispatch, expert_nodes=nodes, node_limit=limit)
+        work = ProductWork(1, 4096, dispatch=Dispatch(dispatch, nodes, limit))
         block = Block(QWEN, Parallelism(expert=8, data=8), work)
         return next(step.bytes for step in block.forward(0) if isinstance(step, LlmExchange) and step.axis == axis)
 
@@ -139,7 +139,7 @@ def test_nodes_of_experts_come_from_the_platform() -> None:
 def test_a_plain_all_to_all_is_sorted_by_expert() -> None:
     def sorts(experts_of_rank: int, dispatch: str) -> list[int]:
         ranks = 128 // experts_of_rank
-        block = Block(QWEN, Parallelism(expert=ranks, data=ranks), ProductWork(1, 4096, dispatch=dispatch))
+        block = Block(QWEN, Parallelism(expert=ranks, data=ranks), ProductWork(1, 4096, dispatch=Dispatch(dispatch)))
         steps = [*block.forward(0), *block.backward(0)]
         return [step.shape.count_bytes(2) for step in steps if isinstance(step, LlmRun) and step.name == "sort"]
 
@@ -150,7 +150,7 @@ def test_a_plain_all_to_all_is_sorted_by_expert() -> None:
 def biases(dispatch: str, **work: Any) -> tuple[list[float], list[int]]:
     """Bytes an element, and launches, of the biases of experts: forward and backward, of 16 experts on a rank."""
     model = attrs.evolve(QWEN, expert_biases=True)
-    block = Block(model, Parallelism(expert=8, data=8), ProductWork(1, 4096, dispatch=dispatch, **work))
+    block = Block(model, Parallelism(expert=8, data=8), ProductWork(1, 4096, dispatch=Dispatch(dispatch), **work))
     steps = [step for step in (*block.forward(0), *block.backward(0)) if isinstance(step, LlmRun) and step.name == "expert bias"]
     elements = 4096 * 8 * 2048
     return [step.shape.count_bytes(2) / elements for step in steps], [step.launches for step in steps]

@@ -12,7 +12,7 @@ from astra_sim_llm import counts
 from astra_sim_llm.models import Model
 from astra_sim_llm.operations import Block
 from astra_sim_llm.parallelism import Parallelism
-from astra_sim_llm.products import ProductWork
+from astra_sim_llm.products import Dispatch, ProductWork
 from astra_sim_llm.steps import LlmExchange, Step, weight_steps
 
 from llm.passes import DENSE, MODELS, backward, core_flops, flops, forward
@@ -104,8 +104,8 @@ def test_expert_parallel_volumes() -> None:
     assert exchanged("ep") == [size] * 4
     assert exchanged("ep", capacity_factor=1.5) == [size * 3 // 2] * 4
     assert exchanged("ep", expert_skew=2.0) == [size * 2] * 4
-    assert exchanged("ep_nodes", node_limit=1) == [size // 2] * 4
-    assert exchanged("ep_node", node_limit=1) == [size] * 4
+    assert exchanged("ep_nodes", dispatch=Dispatch(node_limit=1)) == [size // 2] * 4
+    assert exchanged("ep_node", dispatch=Dispatch(node_limit=1)) == [size] * 4
 
 
 def test_context_parallel_volumes() -> None:

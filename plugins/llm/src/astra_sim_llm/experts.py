@@ -110,11 +110,12 @@ class Experts:
     @property
     def _node_copies(self) -> float | None:
         """Nodes to which a token is sent once each; None if they do not matter."""
-        w = self._products.work
-        limit = w.node_limit if w.node_limit is not None and w.node_limit < self._products.model.top_k else None
-        if w.dispatch != "nodes" or w.expert_nodes == 1:
+        dispatch, limit = self._products.work.dispatch, self._products.work.dispatch.node_limit
+        if limit is not None and limit >= self._products.model.top_k:
+            limit = None
+        if dispatch.once != "nodes" or dispatch.nodes == 1:
             return limit
-        return min(self._spread(w.expert_nodes), limit or math.inf)
+        return min(self._spread(dispatch.nodes), limit or math.inf)
 
     @property
     def _skew(self) -> float:
@@ -143,7 +144,11 @@ class Experts:
         size = scaled(self._sent * self._products.model.hidden * 2, self._skew)
         p = self._products.parallel
         if p.expert > 1:
-            sent = size if self._products.work.dispatch == "experts" else scaled(size, self._spread(p.expert) / self._products.model.top_k)
+            sent = (
+                size
+                if self._products.work.dispatch.once == "experts"
+                else scaled(size, self._spread(p.expert) / self._products.model.top_k)
+            )
             copies = self._node_copies
             if copies is not None:
                 # A token crosses to a node once, whatever experts it has there, and is copied inside.
@@ -168,7 +173,7 @@ class Experts:
     def _sorted(self) -> Iterator[Step]:
         """The copies of a plain all-to-all, which come or go by rank, in the order of the experts of this rank (Megatron-core)."""
         m, p = self._products.model, self._products.parallel
-        if self._products.work.dispatch == "experts" and p.expert > 1 and m.experts > p.expert:
+        if self._products.work.dispatch.once == "experts" and p.expert > 1 and m.experts > p.expert:
             yield self._products.elements("sort", 4, self._sent * m.hidden)
 
     def _bias(self, experts: int, elements: int) -> Iterator[Step]:
@@ -179,7 +184,7 @@ class Experts:
         """
         if not self._products.model.expert_biases or self._products.work.fused_experts:
             return
-        read, write, launches = (6, 6, 1) if self._products.work.dispatch == "experts" else (14, 14, 2)
+        read, write, launches = (6, 6, 1) if self._products.work.dispatch.once == "experts" else (14, 14, 2)
         yield LlmRun("expert bias", Elementwise(read_bytes=read * elements, write_bytes=write * elements), launches=2 * experts + launches)
 
     def _bias_back(self, experts: int, elements: int) -> Iterator[Step]:
@@ -188,7 +193,7 @@ class Experts:
         """
         if not self._products.model.expert_biases or self._products.work.fused_experts:
             return
-        read, write, launches = (10, 6, 1) if self._products.work.dispatch == "experts" else (24, 16, 2 + experts)
+        read, write, launches = (10, 6, 1) if self._products.work.dispatch.once == "experts" else (24, 16, 2 + experts)
         yield LlmRun("expert bias", Elementwise(read_bytes=read * elements, write_bytes=write * elements), launches=4 * experts + launches)
 
     def _grouped(self, name: str, experts: int, rows: int, n: int, k: int, cast: bool = True) -> Iterator[Step]:

@@ -19,7 +19,7 @@ from astra_sim_llm.operations import Block
 from astra_sim_llm.options import RECOMPUTE, LlmOptions, RecomputeLayers
 from astra_sim_llm.parallelism import Parallelism
 from astra_sim_llm.plugin import ALIASES
-from astra_sim_llm.products import ProductWork
+from astra_sim_llm.products import Dispatch, ProductWork
 from astra_sim_llm.training_setup import TrainingSetup
 from astra_sim_llm.unused import check_all_used
 
@@ -81,9 +81,7 @@ class TrainingPlan:
             keys=keys,
             expert_skew=o.expert_skew,
             capacity_factor=o.capacity_factor,
-            node_limit=o.node_limit,
-            dispatch=o.dispatch,
-            expert_nodes=self.expert_nodes,
+            dispatch=Dispatch(o.dispatch, self.expert_nodes, o.node_limit),
             recompute_modules=o.recompute_modules,
             fused_experts=o.fused_experts,
             fused_loss=o.fused_loss,

@@ -31,6 +31,17 @@ the scales put in the order of the product. NVFP4 has a scale for each 16 values
 
 
 @attrs.frozen
+class Dispatch:
+    """How tokens reach experts: to what a token is sent once (option `dispatch`), the nodes over which experts are shared, and the most of
+    them to which a token goes.
+    """
+
+    once: str = "experts"
+    nodes: int = 1
+    node_limit: int | None = None
+
+
+@attrs.frozen
 class ProductWork:
     """The work of a rank: tokens of a micro-batch, and the choices that decide which kernels there are."""
 
@@ -47,9 +58,7 @@ class ProductWork:
     keys: int | None = None
     expert_skew: float = 1.0
     capacity_factor: float | None = None
-    node_limit: int | None = None
-    dispatch: str = "experts"
-    expert_nodes: int = 1
+    dispatch: Dispatch = Dispatch()
     recompute_modules: tuple[str, ...] = ()
     fused_experts: bool = False
     fused_loss: bool = False
