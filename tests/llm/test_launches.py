@@ -137,7 +137,7 @@ def test_nodes_of_experts_come_from_the_platform() -> None:
 
 
 def test_a_plain_all_to_all_is_sorted_by_expert() -> None:
-    def sorts(experts_of_rank: int, dispatch: str) -> list[int]:
+    def sorts(experts_of_rank: int, dispatch: str) -> list[float]:
         ranks = 128 // experts_of_rank
         block = Block(QWEN, Parallelism(expert=ranks, data=ranks), ProductWork(1, 4096, dispatch=Dispatch(dispatch)))
         steps = [*block.forward(0), *block.backward(0)]
