@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import attrs
@@ -13,7 +13,7 @@ from astra_sim_llm.models import Model
 from astra_sim_llm.operations import Block
 from astra_sim_llm.parallelism import Parallelism
 from astra_sim_llm.products import Dispatch, ProductWork
-from astra_sim_llm.steps import LlmExchange, Step, weight_steps
+from astra_sim_llm.steps import LlmExchange, LlmRun, Step, weight_steps
 
 from llm.passes import DENSE, MODELS, backward, core_flops, flops, forward
 from llm.runs import EXPERTS, MODEL, platform, run
@@ -119,6 +119,32 @@ def test_context_parallel_volumes() -> None:
     keys = 2 * 2 * tokens * DENSE.hidden
     assert [sent(each, "cp", c) for each in steps[False]] == [(c - 1) * keys, 2 * (c - 1) * keys]
     assert [sent(each, "cp", c) for each in steps[True]] == [(c - 1) / c * 2 * tokens * 4 * DENSE.hidden] * 2
+
+
+@pytest.mark.parametrize("sequence", [False, True])
+@pytest.mark.parametrize("overlap", ["none", "gather", "backward", "userbuffers"])
+def test_a_pass_cut_in_two_hides_no_exchange_beside_other_kernels(overlap: str, sequence: bool) -> None:
+    """An exchange runs beside kernels that it runs beside in the whole pass: those after them may need what it sends."""
+    steps = Block(DENSE, Parallelism(tensor=4, sequence=sequence), ProductWork(2, SEQUENCE, tp_overlap=overlap)).backward(0)
+    steps = [attrs.evolve(step, name=str(place)) for place, step in enumerate(steps)]
+    whole = hidden_beside(steps)
+    halves = [hidden_beside(half) for half in weight_steps(steps)]
+    assert {exchange for half in halves for exchange in half} == set(whole)
+    for half in halves:
+        for exchange, kernels in half.items():
+            assert kernels <= whole[exchange]
+    if overlap in ("backward", "userbuffers"):  # sums of input gradients, which ran beside weight gradients alone
+        assert any(not kernels for kernels in halves[0].values())
+
+
+def hidden_beside(steps: Sequence[Step]) -> dict[str, set[str]]:
+    """By exchange: the kernels that it runs beside."""
+    beside: dict[str, set[str]] = {}
+    for place, step in enumerate(steps):
+        if isinstance(step, LlmExchange):
+            kernels = [later.name for later in steps[place:] if isinstance(later, LlmRun)]
+            beside[step.name] = set(kernels[: step.overlapped_with])
+    return beside
 
 
 # -- Whole runs: what NPU 0 sends ---------------------------------------------------------------------------------------

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import chain
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
 
 import attrs
 from astra_sim.schedule import Collective
@@ -42,9 +42,20 @@ class LlmExchange:
 Step = LlmRun | LlmExchange
 
 
-def weight_steps(steps: list[Step]) -> tuple[list[Step], list[Step]]:
-    """A backward pass as two: the input gradients, and the weight gradients, which may come later."""
-    return [step for step in steps if not step.weight], [step for step in steps if step.weight]
+def weight_steps(steps: Sequence[Step]) -> tuple[list[Step], list[Step]]:
+    """A backward pass as two: the input gradients, and the weight gradients, which may come later.
+
+    An exchange runs beside those of its kernels that stay in its part: what follows there may need it.
+    """
+    inputs: list[Step] = []
+    weights: list[Step] = []
+    for place, step in enumerate(steps):
+        if isinstance(step, LlmExchange) and step.overlapped_with:
+            kernels = (later for later in steps[place + 1 :] if isinstance(later, LlmRun))
+            same_part = sum(later.weight is step.weight for later in islice(kernels, step.overlapped_with))
+            step = attrs.evolve(step, overlapped_with=same_part)
+        (weights if step.weight else inputs).append(step)
+    return inputs, weights
 
 
 def in_graph(steps: Iterable[Step]) -> Iterator[Step]:
