@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import shlex
 from collections.abc import Iterator
 
 import click
@@ -35,3 +37,35 @@ def test_commands_of_plugins_are_among_them() -> None:
     assert {"run", "traffic", "systolic", "generate", "calibrate gemm", "calibrate collective", "memory", "sweep", "report"} <= set(
         COMMANDS
     )
+
+
+def _examples() -> Iterator[str]:
+    """The command lines that help texts show."""
+    for command in (astra, *COMMANDS.values()):
+        text = inspect.cleandoc(command.help or "").replace("\\\n", " ")
+        lines = [line.strip() for line in text.splitlines()]
+        for line in lines:
+            yield from (part.strip() for part in line.split("&&") if line.startswith("astra "))
+
+
+EXAMPLES = sorted(set(_examples()))
+
+
+def test_help_texts_have_examples() -> None:
+    assert {"astra experiment.toml", "astra memory gpt3.toml --search", "astra server bash"} <= set(EXAMPLES)
+
+
+@pytest.mark.parametrize("line", EXAMPLES)
+def test_examples_of_help_texts_have_options_of_their_commands(line: str) -> None:
+    """The command parses the words of an example, as far as that needs no files."""
+    words = shlex.split(line)[1:]
+    command: click.Command = astra
+    context = click.Context(astra, info_name="astra")
+    while isinstance(command, click.Group):
+        named = command.get_command(context, words[0])
+        inner = named or command.get_command(context, "run")  # the default command
+        assert inner is not None
+        words = words[1:] if named else words
+        command, context = inner, click.Context(inner, parent=context)
+    _, arguments, _ = command.make_parser(context).parse_args(words)
+    assert "--" in words or not [word for word in arguments if word.startswith("-")]
