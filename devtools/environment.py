@@ -172,8 +172,11 @@ class Environment:
         run_quietly("installing what builds packages", *self._pip_install, "build>=1.2", *build_requirements())
 
     def variables(self) -> dict[str, str]:
-        """The environment variables of a command: as if it were activated."""
-        variables = {name: value for name, value in os.environ.items() if name != "PYTHONHOME"}
+        """The environment variables of a command: as if it were activated. Its processes keep compiled modules, as they do for users.
+
+        Where the shell says otherwise (PYTHONDONTWRITEBYTECODE, as containers do), every process would compile all it imports again.
+        """
+        variables = {name: value for name, value in os.environ.items() if name not in ("PYTHONHOME", "PYTHONDONTWRITEBYTECODE")}
         variables["VIRTUAL_ENV"] = str(self.folder)
         variables["PATH"] = os.pathsep.join([str(self.folder / "bin"), os.environ.get("PATH", os.defpath)])
         return variables

@@ -144,9 +144,8 @@ def _lines(benchmark: str, tables: Sequence[str], environment: Environment) -> I
 
 
 def variables(environment: Environment) -> dict[str, str]:
-    """The environment variables of a benchmark, which imports this module. Processes keep compiled modules, as they do for users."""
-    kept = {name: value for name, value in environment.variables().items() if name != "PYTHONDONTWRITEBYTECODE"}
-    return {**kept, "PYTHONPATH": str(ROOT)}
+    """The environment variables of a benchmark, which imports this module."""
+    return {**environment.variables(), "PYTHONPATH": str(ROOT)}
 
 
 def with_table(text: str, place: str, headings: Cells, rows: Sequence[MeasuredRow], stamp: str) -> str:

@@ -10,7 +10,7 @@ import sys
 import time
 import tomllib
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 from support import ROOT
 
-from devtools import comparison, release, slow_tests, suite, workspace
+from devtools import comparison, figures, release, slow_tests, suite, workspace
 from devtools.environment import Environment
 from devtools.workspace import Failure, fingerprint
 
@@ -381,6 +381,17 @@ def test_packages_that_can_wait_are_left_out_until_something_asks_for_them(tmp_p
     everything = {str(workspace.toml_of(member)["project"]["name"]) for member in workspace.members()}
     assert environment.installs == [everything - later, later]
     assert all(map(environment.has, later))
+
+
+@pytest.mark.parametrize("variables", [Environment.variables, figures.variables], ids=["command", "benchmark"])
+def test_processes_keep_compiled_modules(
+    variables: Callable[[Environment], dict[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    (tmp_path / "module.py").touch()
+    (tmp_path / "program.py").write_text("import module")
+    subprocess.run([sys.executable, tmp_path / "program.py"], env=variables(Environment(tmp_path)), check=True)
+    assert list(tmp_path.glob("__pycache__/module.*.pyc"))
 
 
 @pytest.mark.parametrize(

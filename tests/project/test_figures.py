@@ -147,13 +147,6 @@ def test_benchmarks_are_run_for_the_tables_of_a_page(tmp_path: Path, monkeypatch
     assert page.read_text() == text
 
 
-def test_processes_of_a_benchmark_keep_compiled_modules(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
-    variables = figures.variables(_ThisPython())
-    assert "PYTHONDONTWRITEBYTECODE" not in variables
-    assert variables["PATH"] == os.environ["PATH"]
-
-
 def test_a_benchmark_prints_tables_and_refuses_unknown_ones(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     tables = [FigureTable("hops", ("case", "n"), [Row(["ring"], lambda: ["5"]), Row(["torus"], lambda: None)])]
     monkeypatch.setattr(sys, "argv", ["speed.py"])
