@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from astra_sim.errors import RunError
 from astra_sim.files import FileSet
-from support import ROOT
+from support import ROOT, warm
 from support.formats import SCALE_SIM
 
 resource = pytest.importorskip("resource", reason="the size of files can be limited on POSIX only")
@@ -35,17 +35,16 @@ COMMANDS = {
     "convert to JSON": ("convert", WORKLOAD, "out/w.json"),
     "convert to traces": ("convert", WORKLOAD, "out/w.et", "--platform", RING, "--gzip"),
 }
-LIMITED = """
-import resource, sys
-resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv.pop(1)), resource.RLIM_INFINITY))
-from astra_sim.command.cli import main
-main()
-"""
 
 
 def astra(*arguments: str, cwd: Path, limit: int = 1 << 30) -> subprocess.CompletedProcess[str]:
     """Run the command where no file can have more than `limit` bytes."""
-    return subprocess.run([sys.executable, "-c", LIMITED, str(limit), *arguments], cwd=cwd, capture_output=True, text=True, check=False)
+
+    def set_limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+
+    command = [warm.astra(), *arguments]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, preexec_fn=set_limit)
 
 
 def contents(folder: Path) -> dict[str, bytes]:

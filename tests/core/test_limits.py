@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
+import resource
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,14 +17,8 @@ from astra_sim_compute_systolic.scale_sim_files import read_configuration
 from astra_sim_compute_systolic.stalls import simulate_stalls, simulate_without_stalls
 from astra_sim_platforms.shortest_paths import shortest_paths
 from astra_sim_platforms.topologies import DragonflyOptions, dragonfly
+from support import warm
 
-LIMITED = """
-import resource, sys
-resource.setrlimit(resource.RLIMIT_CPU, (15, 15))
-resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
-from astra_sim.command.cli import main
-main()
-"""
 LINK = "&link_bandwidth_gb_per_s=32&link_latency_ns=10"
 COLLECTIVE = ("--workload", "plugin:collective?bytes=1000")
 PACKET = (*COLLECTIVE, "--network", "plugin:packet")
@@ -65,7 +59,13 @@ CASES = {
 
 def refused(folder: Path, *arguments: str) -> str:
     """What the command says, in little time and memory, of an input that is wrong."""
-    done = subprocess.run([sys.executable, "-c", LIMITED, *arguments], cwd=folder, capture_output=True, text=True, check=False)
+
+    def set_limits() -> None:
+        resource.setrlimit(resource.RLIMIT_CPU, (15, 15))
+        resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+
+    command = [warm.astra(), *arguments]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, preexec_fn=set_limits)
     assert done.returncode == 2, done.stderr
     assert len(done.stderr.splitlines()) == 1
     return done.stderr
@@ -113,7 +113,7 @@ def test_a_small_file_of_yaml_does_not_become_large(tmp_path: Path, text: str, w
 
 def test_aliases_have_their_use(tmp_path: Path) -> None:
     (tmp_path / "n.yml").write_text("topology: [Ring, Ring]\nnpus_count: &n [4, 4]\nbandwidth: [50, 50]\nlatency: *n\n")
-    command = [sys.executable, "-m", "astra_sim", *COLLECTIVE, "--network", "n.yml", "--json"]
+    command = [warm.astra(), *COLLECTIVE, "--network", "n.yml", "--json"]
     assert '"npus": 16' in subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
 
 

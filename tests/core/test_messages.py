@@ -22,6 +22,7 @@ from astra_sim.network import EventNetwork, advance
 from astra_sim.platform import LogicalDimension
 from astra_sim.schedule import rank
 from astra_sim.setup.plugins import Plugins
+from support import warm
 from support.components import components_of
 
 RING = "plugin:ring?size=2&links=2&link_bandwidth_gb_per_s=1&link_latency_ns=100"
@@ -183,7 +184,12 @@ def test_names_of_an_input_do_not_command_the_terminal() -> None:
 ARGUMENTS = tuple(word for kind, value in RUN.items() for word in (f"--{kind}", value))
 
 
-def astra(*arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
+def astra(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([warm.astra(), *arguments], capture_output=True, text=True, timeout=60, check=False)
+
+
+def astra_in_a_new_python(*arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
+    """Run the command where streams, imports, or what Python does as it ends matter."""
     options: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "timeout": 60, **more}
     return subprocess.run([sys.executable, "-m", "astra_sim", *arguments], check=False, **options)
 
@@ -230,14 +236,14 @@ def closing(*streams: int) -> Callable[[], None]:
 @pytest.mark.parametrize("streams", [(1,), (2,), (0, 1, 2), (1, 2)])
 @pytest.mark.parametrize("arguments", [(*ARGUMENTS, "--json"), ARGUMENTS, ("plugins",), ("--help",)])
 def test_a_closed_stream_is_nobody_who_reads(arguments: tuple[str, ...], streams: tuple[int, ...]) -> None:
-    done = astra(*arguments, preexec_fn=closing(*streams))
+    done = astra_in_a_new_python(*arguments, preexec_fn=closing(*streams))
     assert (done.returncode, done.stderr) == (0, "")
     assert (done.stdout == "") is (1 in streams)
 
 
 def test_reports_are_whole_where_standard_output_is_closed(tmp_path: Path) -> None:
     """A file must not get the number of the closed stream, and with it what is printed."""
-    done = astra(*ARGUMENTS, "--output", str(tmp_path), preexec_fn=closing(0, 1, 2))
+    done = astra_in_a_new_python(*ARGUMENTS, "--output", str(tmp_path), preexec_fn=closing(0, 1, 2))
     assert done.returncode == 0
     assert json.loads((tmp_path / "result.json").read_text())["npus"] == 2
 
@@ -247,8 +253,8 @@ def test_a_reader_that_is_gone_is_no_traceback(arguments: tuple[str, ...]) -> No
     ends = os.pipe()
     os.close(ends[0])
     try:
-        gone = astra(*arguments, stdout=ends[1])
-        both = astra(*arguments, stdout=ends[1], stderr=ends[1])
+        gone = astra_in_a_new_python(*arguments, stdout=ends[1])
+        both = astra_in_a_new_python(*arguments, stdout=ends[1], stderr=ends[1])
     finally:
         os.close(ends[1])
     assert gone.returncode == both.returncode == (2 if any("nosuch" in word for word in arguments) else 1)
@@ -273,7 +279,7 @@ sys.meta_path.insert(0, Interrupting())
 )
 def test_an_interrupt_while_python_imports_is_one_line(tmp_path: Path, name: str) -> None:
     (tmp_path / "sitecustomize.py").write_text(INTERRUPTING.format(name=name))
-    done = astra(*ARGUMENTS, env={**os.environ, "PYTHONPATH": str(tmp_path)})
+    done = astra_in_a_new_python(*ARGUMENTS, env={**os.environ, "PYTHONPATH": str(tmp_path)})
     assert (done.returncode, done.stdout, done.stderr.lstrip("\n")) == (130, "", "astra: interrupted\n")
 
 
@@ -284,7 +290,7 @@ def test_a_plugin_that_cannot_be_imported_shows_its_own_frames_alone(tmp_path: P
     (information / "entry_points.txt").write_text("[astra_sim]\nbroken = outer\n")
     (tmp_path / "outer.py").write_text("import inner\n")
     (tmp_path / "inner.py").write_text("import nosuchmodule\n")
-    done = astra("--workload", "plugin:broken", "--platform", RING, env={**os.environ, "PYTHONPATH": str(tmp_path)})
+    done = astra_in_a_new_python("--workload", "plugin:broken", "--platform", RING, env={**os.environ, "PYTHONPATH": str(tmp_path)})
     assert done.returncode == 2
     assert "No module named 'nosuchmodule'" in done.stderr
     assert "inner.py" in done.stderr

@@ -1,7 +1,7 @@
 """The command `astra` in processes of its own that start at once: each is forked from one that has imported what runs need.
 
-`astra()` is the path of a program that does what `python -m astra_sim` does: arguments, folder, environment, streams and status are its
-own. It differs where a process ends by a signal, and in what Python itself reads when it starts. Tests of just that start Python.
+`astra()` is the path of a program that does what `python -m astra_sim` does: arguments, folder, environment, streams, limits and status are
+its own. It differs where a process ends by a signal, and in what Python itself reads when it starts. Tests of just that start Python.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import gc
 import importlib
 import json
 import os
+import resource
 import select
 import socket
 import subprocess
@@ -37,10 +38,11 @@ MODULES = (
     "importlib.resources",
 )
 PROGRAM = """#!{python} -IS
-import json, os, socket, sys
+import json, os, resource, socket, sys
+limits = [(each, resource.getrlimit(each)) for each in (resource.RLIMIT_CPU, resource.RLIMIT_FSIZE, resource.RLIMIT_AS)]
 with socket.socket(socket.AF_UNIX) as server:
     server.connect({address!r})
-    asked = json.dumps([sys.argv[1:], os.getcwd(), dict(os.environ)]).encode()
+    asked = json.dumps([sys.argv[1:], os.getcwd(), dict(os.environ), limits]).encode()
     socket.send_fds(server, [len(asked).to_bytes(8, "big")], [0, 1, 2])
     server.sendall(asked)
     status = server.recv(1)
@@ -107,7 +109,7 @@ def _answer(asking: socket.socket) -> NoReturn:
     text = b""
     while len(text) < size:
         text += asking.recv(size - len(text))
-    arguments, folder, environment = json.loads(text)
+    arguments, folder, environment, limits = json.loads(text)
     asking.set_inheritable(False)
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
@@ -122,6 +124,8 @@ def _answer(asking: socket.socket) -> NoReturn:
     sys.path[:] = [each for each in sys.path if each != os.fspath(Path(__file__).parents[1])]
     sys.path[:0] = filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))
     sys.argv = ["astra", *arguments]
+    for kind, (soft, hard) in limits:
+        resource.setrlimit(kind, (soft, hard))
     importlib.invalidate_caches()
     status = _status()
     with contextlib.suppress(OSError):
