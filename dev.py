@@ -60,6 +60,8 @@ STATUS_USAGE = 2
 STATUS_INTERRUPTED = 130
 OURS = Environment()
 IN_PARALLEL = ["-n", "auto", "--dist", "loadgroup"]
+BY_FILE = ["--dist", "loadfile"]
+"""How quick tests are shared out: those of a file in one process, which makes its fixtures once. What groups of files share takes long."""
 SANITIZED_TESTS = [
     "tests/engine/test_engine.py",
     "tests/engine/test_engines_agree.py",
@@ -117,9 +119,11 @@ def test(arguments: Sequence[str]) -> int:
     replaced = ["-pdevtools.slow_tests" if argument == "--slow" else argument for argument in arguments if argument != "--all"]
     chosen = suite.chosen(replaced)
     alone = chosen == replaced and _names_tests(arguments)  # a package has many tests, as all have
+    parallel = [] if alone else IN_PARALLEL
     if chosen == replaced and not alone and "--all" not in arguments:
+        parallel = [*IN_PARALLEL, *BY_FILE]
         chosen.append("--quick")
-    OURS.become(OURS.python, "-m", "pytest", *([] if alone else IN_PARALLEL), *chosen)
+    OURS.become(OURS.python, "-m", "pytest", *parallel, *chosen)
 
 
 def interop(arguments: Sequence[str]) -> int:

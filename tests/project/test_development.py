@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import runpy
 import shutil
@@ -537,9 +538,11 @@ def test_dev_py_leaves_out_slow_tests_where_none_are_named(monkeypatch: pytest.M
     monkeypatch.setattr(type(dev["OURS"]), "install", lambda *_, **__: None)
     monkeypatch.setattr(type(dev["OURS"]), "become", lambda _, *command: commands.append(command))
     monkeypatch.chdir(ROOT)
-    for arguments in ([], ["-q", "--all"], ["core"], ["tests/project/test_docs.py"]):
+    for arguments in ([], ["-q", "--all"], ["core"], ["tests/project/test_docs.py"], ["--dist", "load"]):
         dev["test"](arguments)
-    assert ["--quick" in command for command in commands] == [True, False, False, False]
+    assert ["--quick" in command for command in commands] == [True, False, False, False, True]
+    shared_out = [[word for option, word in itertools.pairwise(command) if option == "--dist"][-1:] for command in commands]
+    assert shared_out == [["loadfile"], ["loadgroup"], ["loadgroup"], [], ["load"]]
     assert not any("--all" in command for command in commands)
 
 
