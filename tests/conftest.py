@@ -35,6 +35,9 @@ if "ASTRA_CACHE_DIR" not in os.environ:
     _cache = tempfile.TemporaryDirectory(prefix="astra-tests-")
     os.environ["ASTRA_CACHE_DIR"] = _cache.name
 
+# Tests make many objects that live for one test. Looking for circles among them as often as Python does takes a twelfth of their time.
+gc.set_threshold(20_000, 20, 20)
+
 # No test asserts on wall time: an example may take as long as a busy machine makes it.
 settings.register_profile("astra", settings.default, deadline=None)
 settings.load_profile("astra")
