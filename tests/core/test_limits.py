@@ -57,18 +57,34 @@ CASES = {
 }
 
 
-def refused(folder: Path, *arguments: str) -> str:
-    """What the command says, in little time and memory, of an input that is wrong."""
+LIMITS = {"RLIMIT_CPU": 15, "RLIMIT_AS": 1 << 30}
+"""Seconds and bytes that a command may take."""
+
+
+def limited(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A command with little time and memory."""
 
     def set_limits() -> None:
-        resource.setrlimit(resource.RLIMIT_CPU, (15, 15))
-        resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+        for name, most in LIMITS.items():
+            resource.setrlimit(getattr(resource, name), (most, most))
 
     command = [warm.astra(), *arguments]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, preexec_fn=set_limits)
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, preexec_fn=set_limits)
+
+
+def refused(folder: Path, *arguments: str) -> str:
+    """What the command says, in little time and memory, of an input that is wrong."""
+    done = limited(folder, *arguments)
     assert done.returncode == 2, done.stderr
     assert len(done.stderr.splitlines()) == 1
     return done.stderr
+
+
+def test_commands_here_have_the_limits(tmp_path: Path) -> None:
+    names = ", ".join(f"resource.getrlimit(resource.{name})" for name in LIMITS)
+    (tmp_path / "tell.py").write_text(f"import resource\nraise RuntimeError(repr([{names}]))\n")
+    said = limited(tmp_path, "-p", "tell.py", "plugins").stderr
+    assert repr([(most, most) for most in LIMITS.values()]) in said
 
 
 @pytest.mark.parametrize(("arguments", "words"), CASES.values(), ids=CASES)
