@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -12,7 +13,10 @@ namespace astra::roce {
 
 class BucketTurn {
  public:
-  BucketTurn() : events_(1) {}
+  // `shift`: a bucket has two to the power of this ticks.
+  explicit BucketTurn(unsigned shift) : shift_(shift), events_(kAhead + 1) {}
+
+  static constexpr std::size_t kAhead = 16;  // events that `ahead` is asked for, at most
 
   bool empty() const { return place_ == end_ && late_.empty(); }
   std::size_t count() const { return end_ - place_ + late_.size(); }
@@ -21,8 +25,8 @@ class BucketTurn {
   const BucketEvent& next() const { return events_[place_]; }
   bool has_next() const { return place_ < end_; }
   void take_next() { ++place_; }
-  // The n-th event after the next, or null.
-  const BucketEvent* ahead(std::size_t count) const { return place_ + count < end_ ? &events_[place_ + count] : nullptr; }
+  // The n-th event after the next, or a mark.
+  const BucketEvent& ahead(std::size_t count) const { return events_[place_ + count]; }
 
   // The first of those in the heap.
   bool has_late() const { return !late_.empty(); }
@@ -34,7 +38,7 @@ class BucketTurn {
 
   // An event comes. Returns whether it goes into the heap.
   bool put(BucketEvent event) {
-    if (end_ - place_ > kFew && events_[end_ - kFew].key > event.key) {
+    if (end_ - place_ > kMany && events_[end_ - kMany].key > event.key) {
       late_.push_back(event);
       std::push_heap(late_.begin(), late_.end(), comes_after);
       return true;
@@ -42,8 +46,8 @@ class BucketTurn {
     std::size_t place = end_++;
     for (; place > place_ && events_[place - 1].key > event.key; --place) events_[place] = events_[place - 1];
     events_[place] = event;
-    if (events_.size() == end_) events_.resize(2 * end_);
-    events_[end_] = BucketEvent{};
+    if (events_.size() < end_ + kAhead) events_.resize(2 * (end_ + kAhead));
+    events_[end_ + kAhead - 1] = BucketEvent{};
     return false;
   }
 
@@ -51,22 +55,28 @@ class BucketTurn {
   BucketEvent* open(std::size_t count) {
     place_ = 0;
     end_ = count;
-    if (events_.size() <= end_) events_.resize(2 * end_);
-    events_[end_] = BucketEvent{};
+    if (events_.size() < end_ + kAhead) events_.resize(2 * (end_ + kAhead));
+    mark_end();
     return events_.data();
   }
   void sort() {
+    if (end_ > kMiddle) {
+      sort_parts<kFineBits>();
+    } else if (end_ > kSmall) {
+      sort_parts<kCoarseBits>();
+    }
     std::size_t moves = kFew * end_;
     for (std::size_t next = 1; next < end_; ++next) {
+      if (events_[next - 1].key <= events_[next].key) continue;
       const BucketEvent event = events_[next];
       std::size_t place = next;
       for (; place > 0 && events_[place - 1].key > event.key; --place) events_[place] = events_[place - 1];
       events_[place] = event;
-      moves -= next - place;
-      if (moves > kFew * end_) {
+      if (moves < next - place) {
         const auto first = events_.begin();
         return std::sort(first, first + static_cast<std::ptrdiff_t>(end_), comes_before);
       }
+      moves -= next - place;
     }
   }
 
@@ -79,16 +89,39 @@ class BucketTurn {
   void clear() {
     late_.clear();
     place_ = end_ = 0;
-    events_[0] = BucketEvent{};
+    mark_end();
   }
 
  private:
-  static constexpr std::size_t kFew = 16;  // moves of an event, while a bucket is put in order one by one
+  static constexpr std::size_t kFew = 16;   // moves of an event, while a bucket is put in order one by one
+  static constexpr std::size_t kMany = 64;  // moves of an event that comes meanwhile, at most
+  // Up to `kSmall` events are put in order at once, more in parts of the bucket: two to the power of one of these.
+  static constexpr std::size_t kSmall = 4;
+  static constexpr std::size_t kMiddle = 32;
+  static constexpr unsigned kCoarseBits = 4;
+  static constexpr unsigned kFineBits = 6;
 
-  static bool comes_before(const BucketEvent& one, const BucketEvent& other) { return one.key < other.key; }
-  static bool comes_after(const BucketEvent& one, const BucketEvent& other) { return one.key > other.key; }
+  static constexpr auto comes_before = [](const BucketEvent& one, const BucketEvent& other) { return one.key < other.key; };
+  static constexpr auto comes_after = [](const BucketEvent& one, const BucketEvent& other) { return one.key > other.key; };
 
-  std::vector<BucketEvent> events_;  // from `place_` up to `end_`, where a mark is
+  void mark_end() { std::fill_n(events_.begin() + static_cast<std::ptrdiff_t>(end_), kAhead, BucketEvent{}); }
+
+  // Put the events in the order of the parts of the bucket, each a short span of time, and within a part as they came.
+  template <unsigned kBits>
+  void sort_parts() {
+    const unsigned shift = BucketEvent::kOrderBits + (shift_ > kBits ? shift_ - kBits : 0);
+    std::array<std::uint32_t, (std::size_t{1} << kBits) + 1> ends{};
+    for (std::size_t place = 0; place < end_; ++place) ++ends[(events_[place].key >> shift) + 1];
+    for (std::size_t part = 1; part < ends.size(); ++part) ends[part] += ends[part - 1];
+    if (sorted_.size() < events_.size()) sorted_.resize(events_.size());
+    for (std::size_t place = 0; place < end_; ++place) sorted_[ends[events_[place].key >> shift]++] = events_[place];
+    events_.swap(sorted_);
+    mark_end();
+  }
+
+  unsigned shift_;
+  std::vector<BucketEvent> events_;  // from `place_` up to `end_`, where `kAhead` marks are
+  std::vector<BucketEvent> sorted_;  // room for them in another order
   std::size_t place_ = 0;
   std::size_t end_ = 0;
   std::vector<BucketEvent> late_;  // a heap

@@ -7,7 +7,21 @@
 
 namespace astra::roce {
 
-enum class EventKind : std::uint8_t { arrival, port_free, wake, start, alpha, decrease, increase, timeout, failure, nothing };
+// `arrival` is that of a packet at a switch, and `port_free` of a port of a switch; those of NPUs are `end` and `nic_free`.
+enum class EventKind : std::uint8_t {
+  arrival,
+  end,
+  port_free,
+  nic_free,
+  wake,
+  start,
+  alpha,
+  decrease,
+  increase,
+  timeout,
+  failure,
+  nothing
+};
 
 struct Event {
   Tick time;

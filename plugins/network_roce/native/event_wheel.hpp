@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "event.hpp"
+#include "large_array.hpp"
 #include "types.hpp"
 
 namespace astra::roce {
@@ -127,7 +128,7 @@ class EventWheel {
 
   std::vector<Bucket> buckets_;
   std::array<std::uint64_t, kBuckets / kBits> filled_{};
-  std::vector<Chunk> chunks_;
+  LargeArray<Chunk> chunks_;
   std::vector<std::uint32_t> older_;  // of each chunk the next of its bucket, or of those that are free
   std::uint32_t free_ = 0;
   std::uint32_t soon_ = 0;  // events of the next bucket, in one of its chunks, until they are asked for

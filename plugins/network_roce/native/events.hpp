@@ -25,10 +25,8 @@ namespace astra::roce {
 class Events {
  public:
   // `usual`: how far in the future most events are, at most. `shortest_shift`: a bucket has two to the power of this ticks, or more.
-  Events(Tick usual, unsigned shortest_shift) : shift_(shortest_shift) {
-    while (shift_ < BucketEvent::kTimeBits && usual >> shift_ >= EventWheel::kBuckets) ++shift_;
-    span_ = (std::int64_t{EventWheel::kBuckets} - 1) << shift_;
-  }
+  Events(Tick usual, unsigned shortest_shift)
+      : shift_(shift_for(usual, shortest_shift)), span_((std::int64_t{EventWheel::kBuckets} - 1) << shift_), turn_(shift_) {}
 
   Tick now() const { return now_; }
   // The place of the current event among all of this instant.
@@ -51,8 +49,8 @@ class Events {
   // When a bucket has had its turn since this was asked: events of the next one, some of them; else none.
   std::span<const BucketEvent> soon() { return wheel_.soon(); }
 
-  // The n-th event after the first, if it belongs to the same bucket; else none.
-  const BucketEvent* ahead(std::size_t count) const { return turn_.ahead(count); }
+  // The n-th event after the first, if it belongs to the same bucket; else one that means nothing. For small numbers.
+  EventRef ahead(std::size_t count) const { return turn_.ahead(count).thing; }
 
   // The first event happens, after `empty` was asked.
   void begin() {
@@ -85,6 +83,10 @@ class Events {
   // The place of the first event.
   enum class Source : std::uint8_t { turn, late, far };
 
+  static unsigned shift_for(Tick usual, unsigned shift) {
+    while (shift < BucketEvent::kTimeBits && usual >> shift >= EventWheel::kBuckets) ++shift;
+    return shift;
+  }
   // `empty`, if the first event may not be the next of the turn.
   [[gnu::noinline]] bool look_further();
   // Take the first event out of its heap.

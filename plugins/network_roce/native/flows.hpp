@@ -13,6 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "large_array.hpp"
 #include "types.hpp"
 
 namespace astra::roce {
@@ -108,8 +109,7 @@ class Flows {
   const Flow& operator[](FlowId id) const { return flows_[id]; }
   void prefetch(FlowId id) const {
     const char* const flow = reinterpret_cast<const char*>(&flows_[id]);
-    __builtin_prefetch(flow, 1);
-    __builtin_prefetch(flow + 64, 1);
+    for (std::size_t byte = 0; byte < kHot; byte += 64) __builtin_prefetch(flow + byte, 1);
   }
   std::size_t room() const { return flows_.size(); }
   std::size_t under_way() const { return under_way_; }
@@ -186,6 +186,8 @@ class Flows {
   std::uint32_t count(NodeId source, NodeId destination) { return counts_[static_cast<std::uint64_t>(source) << 32 | destination]++; }
 
  private:
+  static constexpr std::size_t kHot = 256;  // bytes of a flow that packets use
+
   struct Key {
     std::int64_t connection;
     NodeId source, destination;
@@ -201,7 +203,7 @@ class Flows {
   };
   static Key key_of(const FlowEnds& ends, std::uint8_t queue) { return {ends.connection, ends.source, ends.destination, queue}; }
 
-  std::vector<Flow> flows_;
+  LargeArray<Flow> flows_;
   std::vector<FlowId> free_;
   std::size_t under_way_ = 0;
   std::unordered_map<Key, FlowId, HashKey> of_connections_;     // queue pairs under way

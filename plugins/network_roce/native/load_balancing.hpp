@@ -11,6 +11,7 @@
 
 #include "events.hpp"
 #include "flows.hpp"
+#include "large_array.hpp"
 #include "murmur.hpp"
 #include "output_queues.hpp"
 #include "packets.hpp"
@@ -36,10 +37,11 @@ class PathChoices {
   // The queues that an adaptive choice looks at.
   void look_at(const OutputQueues& queues) { queues_ = &queues; }
 
-  // A message begins.
-  void begin(FlowId flow) {
+  // A message begins, at an interface.
+  void begin(FlowId flow, LinkId nic) {
     if (paths_.size() <= flow) paths_.resize(flow + 1);
     paths_[flow] = Path{};
+    paths_[flow].ports[0][kSteps] = nic;
   }
   // Routes have changed: packets may be anywhere on old ones.
   void forget() { keeps_ = false; }
@@ -49,14 +51,20 @@ class PathChoices {
     Packet& packet = packets_[id];
     const bool back = packet.kind != Kind::data;
     if (packet.step >= kSteps || !keeps_ || (!back && settings_.balancing != Balancing::ecmp)) return find(link, id);
-    LinkId& saved = paths_[packet.flow].ports[back ? 1 : 0][packet.step++];
+    LinkId& saved = paths_[packet.flow].ports[static_cast<std::size_t>(back)][packet.step++];
     if (saved == kNone) saved = find(link, id);
     return saved;
   }
 
-  // The port that a packet will likely take; kNone if that is not known yet.
-  LinkId expected(const Packet& packet) const {
-    return packet.step < kSteps ? paths_[packet.flow].ports[packet.kind != Kind::data ? 1 : 0][packet.step] : kNone;
+  // Whether a message has begun.
+  bool knows_any() const { return !paths_.empty(); }
+  void prefetch(FlowId flow) const { __builtin_prefetch(&paths_[flow], 1); }
+  // The port that a packet of a message will likely take from a switch, or, where it `ends`, the interface of what it lets go; kNone if
+  // that is not known yet.
+  LinkId expected(FlowId flow, const Packet& packet, bool ends) const {
+    const bool back = packet.kind != Kind::data;
+    const std::uint32_t step = std::min<std::uint32_t>(packet.step, kSteps) | kSteps * static_cast<std::uint32_t>(ends);
+    return paths_[flow].ports[static_cast<std::size_t>(back != ends)][step];
   }
 
   // All ports that a message's packets take by its hash, there and back.
@@ -94,7 +102,7 @@ class PathChoices {
 
  private:
   static constexpr std::uint32_t kSteps = 7;
-  // Ports that a message's packets have taken by its hash, there and back, and at last the interface of its acknowledgements.
+  // Ports that a message's packets have taken by its hash, there and back, each with the interface at last.
   struct alignas(64) Path {
     std::array<std::array<LinkId, kSteps + 1>, 2> ports;
 
@@ -209,7 +217,7 @@ class PathChoices {
   Random& random_;
   const OutputQueues* queues_ = nullptr;
   bool keeps_ = true;                                // paths
-  std::vector<Path> paths_;                          // of each message
+  LargeArray<Path> paths_;                           // of each message
   std::vector<std::uint32_t> rotations_;             // of each switch
   std::unordered_map<std::uint64_t, Burst> bursts_;  // of switch and message
 };

@@ -6,13 +6,16 @@
 namespace astra::roce {
 namespace {
 
-// Events before its own at which an event's data is prefetched.
-constexpr std::size_t kFar = 10;
-constexpr std::size_t kNear = 4;
+// Events before its own at which an event's data is prefetched: what it needs first, second and third.
+constexpr std::size_t kFirst = 10;
+constexpr std::size_t kSecond = 6;
+constexpr std::size_t kThird = 3;
+static_assert(kFirst <= BucketTurn::kAhead);
 
 }  // namespace
 
-Network::Network(Settings settings, Plan plan) : parts_(std::move(settings), std::move(plan)), failures_(parts_), repetition_(parts_) {}
+Network::Network(Settings settings, Plan plan)
+    : parts_(std::move(settings), std::move(plan)), prefetcher_(parts_), failures_(parts_), repetition_(parts_) {}
 
 void Network::inject(Tick time, const MessageSpec& message) {
   if (message.source >= parts_.plan.npus || message.destination >= parts_.plan.npus || message.bytes < 0) {
@@ -71,34 +74,7 @@ void Network::catch_up() {
   parts_.endpoints.delivered.clear();
 }
 
-inline void Network::prefetch(EventRef event) const {
-  if (event.what() == EventKind::arrival) {
-    parts_.packets.prefetch(event.subject());
-    parts_.switches.prefetch(event.link());
-  } else if (event.what() == EventKind::port_free) {
-    parts_.wires.prefetch(event.subject());
-    parts_.wires.leaves_npu(event.subject()) ? parts_.nics.prefetch(event.subject()) : parts_.switches.prefetch_port(event.subject());
-  }
-}
-
-inline void Network::prefetch_dependents(EventRef event) const {
-  if (event.what() == EventKind::arrival) {
-    const Packet& packet = parts_.packets[event.subject()];
-    if (packet.flow == kNone) return;
-    if (parts_.wires.enters_npu(event.link())) {
-      parts_.flows.prefetch(packet.flow);
-    } else {
-      const LinkId port = parts_.path_choices.expected(packet);
-      if (port == kNone) return;
-      parts_.switches.prefetch_port(port);
-      parts_.wires.prefetch(port);
-    }
-  } else if (event.what() == EventKind::port_free && parts_.wires.leaves_npu(event.subject())) {
-    parts_.nics.prefetch_further(event.subject());
-  }
-}
-
-inline void Network::arrive(LinkId link, PacketId id) {
+inline void Network::arrive(LinkId link, PacketId id, bool ends) {
   const Packet& packet = parts_.packets[id];
   parts_.wires.arrives();
   idle_timeouts_ = 0;
@@ -111,16 +87,21 @@ inline void Network::arrive(LinkId link, PacketId id) {
     parts_.flows.drop(packet.flow);
     return parts_.packets.give_back(id);
   }
-  parts_.wires.enters_npu(link) ? parts_.endpoints.take(id) : parts_.switches.take(link, id);
+  ends ? parts_.endpoints.take(id) : parts_.switches.take(link, id);
 }
 
 inline void Network::dispatch(EventRef event) {
-  if (event.what() == EventKind::arrival) return arrive(event.link(), event.subject());
   switch (event.what()) {
+    case EventKind::arrival:
+      return arrive(event.link(), event.subject(), false);
+    case EventKind::end:
+      return arrive(event.link(), event.subject(), true);
     case EventKind::port_free:
       parts_.wires.reported(event.subject());
-      parts_.wires.leaves_npu(event.subject()) ? parts_.nics.serve(event.subject()) : parts_.switches.serve(event.subject());
-      return;
+      return parts_.switches.serve(event.subject());
+    case EventKind::nic_free:
+      parts_.wires.reported(event.subject());
+      return parts_.nics.serve(event.subject());
     case EventKind::wake:
       return parts_.nics.woken(event.subject());
     case EventKind::start:
@@ -142,9 +123,12 @@ Network::Reached Network::run(Tick until) {
   parts_.endpoints.delivered.clear();
   while (!parts_.events.empty() && parts_.events.first_time() <= until) {
     const EventRef event = parts_.events.first();
-    for (const BucketEvent& next : parts_.events.soon()) prefetch(next.thing);
-    if (const BucketEvent* next = parts_.events.ahead(kFar)) prefetch(next->thing);
-    if (const BucketEvent* next = parts_.events.ahead(kNear)) prefetch_dependents(next->thing);
+    if (prefetcher_.ready()) {
+      for (const BucketEvent& next : parts_.events.soon()) prefetcher_.first(next.thing);
+      prefetcher_.first(parts_.events.ahead(kFirst));
+      prefetcher_.second(parts_.events.ahead(kSecond));
+      prefetcher_.third(parts_.events.ahead(kThird));
+    }
     if (until == kNever && !parts_.moves()) look_for_an_end(event);
     if (event.what() == EventKind::start && failures_.left() == 0 && repetition_.begins()) return Reached::idle;
     samples_.upto(parts_.events.first_time(), parts_.switches.queues());

@@ -9,6 +9,7 @@
 #include "event.hpp"
 #include "failures.hpp"
 #include "parts.hpp"
+#include "prefetcher.hpp"
 #include "queue_samples.hpp"
 #include "repetition.hpp"
 #include "settings.hpp"
@@ -52,13 +53,9 @@ class Network : public Interruptible<1U << 14> {
   void post(const Start& start);
   // Simulate the periods that were only played back.
   void catch_up();
-  // Prefetch the data that an event needs first, and, when they are there, those it needs then. Inlined since calls of functions
-  // without effect are left out.
-  [[gnu::always_inline]] void prefetch(EventRef event) const;
-  [[gnu::always_inline]] void prefetch_dependents(EventRef event) const;
   void dispatch(EventRef event);
-  // A packet comes to the end of a link.
-  void arrive(LinkId link, PacketId id);
+  // A packet comes to the end of a link, at an NPU or at a switch.
+  void arrive(LinkId link, PacketId id, bool ends);
   // A timer of congestion control goes off.
   void ring(FlowId flow, EventKind timer);
   void take_pause(LinkId link, const Packet& packet);
@@ -67,6 +64,7 @@ class Network : public Interruptible<1U << 14> {
   [[noreturn]] void give_up() const;
 
   Parts parts_;
+  Prefetcher prefetcher_;
   Failures failures_;
   Repetition repetition_;
   QueueSamples samples_;

@@ -10,6 +10,7 @@
 
 #include "events.hpp"
 #include "flows.hpp"
+#include "large_array.hpp"
 #include "packets.hpp"
 #include "queue_pairs.hpp"
 #include "settings.hpp"
@@ -52,8 +53,9 @@ class Nics {
     snapshot.put(nic.last);
     snapshot.put(nic.paused);
   }
-  void prefetch(LinkId nic) const { __builtin_prefetch(&nics_[nic], 1); }
-  void prefetch_further(LinkId nic) const { nics_[nic].pairs.prefetch(); }
+  // For prefetching: interfaces, in so many bytes each.
+  static constexpr std::size_t kBytes = 128;
+  const void* data() const { return nics_.data(); }
   bool has_work(LinkId nic) const { return !nics_[nic].acks.empty() || !nics_[nic].pairs.empty(); }
 
  private:
@@ -65,6 +67,7 @@ class Nics {
     std::uint64_t wake_order = 0;
     QueuePairs pairs{};
   };
+  static_assert(sizeof(Nic) == kBytes);
   static constexpr std::uint32_t kAckQueue = 3;
 
   QueuePairs::State state_of(const Flow& flow) const;
@@ -81,7 +84,7 @@ class Nics {
   Packets& packets_;
   Flows& flows_;
   Wires& wires_;
-  std::vector<Nic> nics_;  // by link; those of links that leave switches stay empty
+  LargeArray<Nic> nics_;  // by link; those of links that leave switches stay empty
   std::uint64_t sleeping_ = 0;
 };
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "large_array.hpp"
 #include "packets.hpp"
 #include "snapshot.hpp"
 #include "types.hpp"
@@ -82,7 +83,9 @@ class OutputQueues {
     snapshot.put(ports_[port].paused);
   }
 
-  void prefetch(LinkId port) const { __builtin_prefetch(&ports_[port], 1); }
+  // For prefetching: the state of ports, in so many bytes each.
+  static constexpr std::size_t kBytes = 192;
+  const void* data() const { return ports_.data(); }
 
  private:
   struct Queue {
@@ -103,6 +106,8 @@ class OutputQueues {
     const Queue& queue(std::uint32_t number) const { return queues[(number - kUsualGroup) % kQueues]; }
   };
 
+  static_assert(sizeof(Port) == kBytes);
+
   PacketId take(Port& at, std::uint32_t queue) {
     Queue& from = at.queue(queue);
     const PacketId id = from.packets.pop(packets_);
@@ -118,7 +123,7 @@ class OutputQueues {
   }
 
   Packets& packets_;
-  std::vector<Port> ports_;
+  LargeArray<Port> ports_;
 };
 
 }  // namespace astra::roce

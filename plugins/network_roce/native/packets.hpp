@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "large_array.hpp"
 #include "settings.hpp"
 #include "types.hpp"
 
@@ -73,6 +74,7 @@ class Packets {
     if (is_measured_) measured_[id] = {now, 0};
   }
 
+  const Packet* data() const { return packets_.data(); }
   // Bring a packet near the processor that is needed soon, but not at once.
   void prefetch(PacketId id) const { __builtin_prefetch(&packets_[id], 1); }
 
@@ -97,7 +99,7 @@ class Packets {
   bool goes_around_;
   bool has_hops_;
   bool is_measured_;
-  std::vector<Packet> packets_;
+  LargeArray<Packet> packets_;
   std::vector<Hops> hops_;  // of each packet, with HPCC
   std::vector<Measured> measured_;
   std::vector<std::uint32_t> middles_;  // of each packet, if packets may go around

@@ -6,7 +6,7 @@
 namespace astra::roce {
 namespace {
 
-constexpr unsigned kPicosecondBuckets = 10;  // events are sorted within a nanosecond, about
+constexpr unsigned kPicosecondBuckets = 11;  // events are sorted within two nanoseconds, about
 
 // Ticks that most events are in the future, at most: packets on a link.
 Tick longest_delay(const Plan& plan) {

@@ -27,8 +27,6 @@ class QueuePairs {
   std::uint32_t count() const { return static_cast<std::uint32_t>(pairs_.size()); }
   FlowId flow(std::uint32_t place) const { return pairs_[place].flow; }
 
-  void prefetch() const { __builtin_prefetch(pairs_.data(), 1); }
-
   // Returns its place.
   std::uint32_t add(FlowId flow, std::uint8_t queue, const State& state) {
     const std::uint32_t place = count();
@@ -54,7 +52,7 @@ class QueuePairs {
 
   // The first place with a pair that has finished, of those from `last` on, round, up to `place` or to all if that is kNone.
   std::uint32_t first_finished(std::uint32_t last, std::uint32_t place) const {
-    if (further_.empty() && first_.finished == 0) return kNone;
+    if (count() <= kBits && first_.finished == 0) return kNone;
     const std::uint32_t after = last + 1;
     if (place != kNone && place > last) return first_of(&Bits::finished, after, place);
     const std::uint32_t early = first_of(&Bits::finished, 0, place == kNone ? std::min(after, count()) : place);

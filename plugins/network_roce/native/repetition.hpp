@@ -48,7 +48,7 @@ class Repetition {
     if (recorder_.records()) recorder_.post(pending(start, recorder_.began()), start);
   }
   void note_event(std::uint64_t order, EventKind what) {
-    if (order <= first_order_ && what != EventKind::start) ++older_events_;
+    older_events_ += static_cast<unsigned>(order <= first_order_) & static_cast<unsigned>(what != EventKind::start);
   }
   void note_deliveries();
   void note_wait(Tick until) {

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "large_array.hpp"
 #include "settings.hpp"
 #include "types.hpp"
 
@@ -72,7 +73,7 @@ class Routes {
   fabric::ShortestPaths search_;
   std::vector<std::optional<fabric::DestinationOrder>> destination_order_;  // of each dimension with one way for each destination
   std::vector<std::vector<LinkId>> leaving_;                                // of each node, in the order of ways
-  std::vector<std::uint32_t> set_of_;                                       // of node and NPU
+  LargeArray<std::uint32_t> set_of_;                                        // of node and NPU
   std::vector<std::uint32_t> set_of_middle_;                                // of node and middle
   std::vector<LinkId> ports_;                                               // of the sets, one after another
   std::vector<std::uint32_t> first_;

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "large_array.hpp"
 #include "settings.hpp"
 #include "snapshot.hpp"
 #include "types.hpp"
@@ -33,7 +34,9 @@ class SharedBuffers {
   void snapshot(LinkId link, Snapshot& snapshot) const;
   void snapshot_node(NodeId node, Snapshot& snapshot) const;
 
-  void prefetch(LinkId link) const { __builtin_prefetch(&ingress_[link], 1); }
+  // For prefetching: the state of links, in so many bytes each.
+  static constexpr std::size_t kBytes = 128;
+  const void* data() const { return ingress_.data(); }
 
  private:
   struct Count {
@@ -51,6 +54,7 @@ class SharedBuffers {
     Count& count(std::uint32_t queue) { return counts[queue - 1]; }
     bool has_paused(std::uint32_t queue) const { return (paused >> queue & 1) != 0; }
   };
+  static_assert(sizeof(Ingress) == kBytes);
   struct Switch {
     std::int64_t free = 0;  // of the part that is shared, when the switch is empty
     std::int64_t shared = 0;
@@ -66,7 +70,7 @@ class SharedBuffers {
   std::int64_t reserve_;
   std::int64_t margin_;
   bool wraps_;
-  std::vector<Ingress> ingress_;  // of each link
+  LargeArray<Ingress> ingress_;   // of each link
   std::vector<Switch> switches_;  // by node
 };
 

@@ -60,7 +60,7 @@ void Starts::begin(const FlowEnds& ends, std::uint8_t queue, const FlowMessage& 
     if (settings_.goes_around()) flow.window *= 2;  // there and on
   }
   flows_.open_connection(id);
-  path_choices_.begin(id);
+  path_choices_.begin(id, flow.nic);
   congestion_.begin(id);
   nics_.add(id);
 }

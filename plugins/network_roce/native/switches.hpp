@@ -53,8 +53,6 @@ class Switches {
   }
   void snapshot_node(NodeId node, Snapshot& snapshot) const { buffers_.snapshot_node(node, snapshot); }
 
-  void prefetch(LinkId link) const { buffers_.prefetch(link); }
-  void prefetch_port(LinkId port) const { queues_.prefetch(port); }
   const OutputQueues& queues() const { return queues_; }
   OutputQueues& queues() { return queues_; }
   const SharedBuffers& buffers() const { return buffers_; }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "events.hpp"
+#include "large_array.hpp"
 #include "packets.hpp"
 #include "random.hpp"
 #include "settings.hpp"
@@ -60,7 +61,10 @@ class Wires {
   // Whether the port may send now.
   bool is_free(LinkId link) const {
     const Wire& wire = wires_[link];
-    return wire.free_at < events_.now() || (wire.free_at == events_.now() && wire.free_order <= events_.current());
+    const auto earlier = static_cast<unsigned>(wire.free_at < events_.now());
+    const auto same = static_cast<unsigned>(wire.free_at == events_.now());
+    const auto in_turn = static_cast<unsigned>(wire.free_order <= events_.current());
+    return (earlier | (same & in_turn)) != 0;  // of branches that nobody can predict, one
   }
 
   // Make an event of the moment at which the port is free, once.
@@ -68,7 +72,7 @@ class Wires {
     if (has(link, kTold)) return;
     traits_[link] |= kTold;
     const Wire& wire = wires_[link];
-    events_.at(wire.free_at, wire.free_order, EventKind::port_free, link);
+    events_.at(wire.free_at, wire.free_order, leaves_npu(link) ? EventKind::nic_free : EventKind::port_free, link);
   }
   void reported(LinkId link) { traits_[link] &= static_cast<std::uint8_t>(~kTold); }
 
@@ -81,12 +85,15 @@ class Wires {
     wire.busy += time;
     wire.sent += packet.bytes;
     packet.came_by = link;
-    events_.at(wire.free_at + wire.delay, events_.next_order(), EventKind::arrival, id, link);
+    const EventKind what = enters_npu(link) ? EventKind::end : EventKind::arrival;
+    events_.at(wire.free_at + wire.delay, events_.next_order(), what, id, link);
     ++on_the_way_;
   }
   void arrives() { --on_the_way_; }
 
-  void prefetch(LinkId link) const { __builtin_prefetch(&wires_[link], 1); }
+  // For prefetching: the state of links, in so many bytes each.
+  static constexpr std::size_t kBytes = 64;
+  const void* data() const { return wires_.data(); }
 
  private:
   static constexpr std::uint8_t kUp = 1;
@@ -105,7 +112,7 @@ class Wires {
     std::uint64_t sent = 0;
     Tick busy = 0;
   };
-  static_assert(sizeof(Wire) == 64);
+  static_assert(sizeof(Wire) == kBytes);
   struct Rate {
     std::int64_t rate;
     double error_rate;
@@ -126,7 +133,7 @@ class Wires {
   std::uint32_t gap_bytes_;
   Events& events_;
   Packets& packets_;
-  std::vector<Wire> wires_;
+  LargeArray<Wire> wires_;
   std::vector<Rate> rates_;
   std::vector<std::uint8_t> traits_;  // of each link, side by side, since every packet asks for them
   std::uint64_t on_the_way_ = 0;
