@@ -60,11 +60,7 @@ class BucketTurn {
     return events_.data();
   }
   void sort() {
-    if (end_ > kMiddle) {
-      sort_parts<kFineBits>();
-    } else if (end_ > kSmall) {
-      sort_parts<kCoarseBits>();
-    }
+    if (shift_ > 0 && end_ > kSmall) end_ > kMiddle ? sort_parts<kFineBits>() : sort_parts<kCoarseBits>();
     std::size_t moves = kFew * end_;
     for (std::size_t next = 1; next < end_; ++next) {
       if (events_[next - 1].key <= events_[next].key) continue;

@@ -53,7 +53,7 @@ class Nics {
     snapshot.put(nic.last);
     snapshot.put(nic.paused);
   }
-  // For prefetching: interfaces, in so many bytes each.
+  // For prefetching: interfaces, each of `kBytes`.
   static constexpr std::size_t kBytes = 128;
   const void* data() const { return nics_.data(); }
   bool has_work(LinkId nic) const { return !nics_[nic].acks.empty() || !nics_[nic].pairs.empty(); }

@@ -83,7 +83,7 @@ class OutputQueues {
     snapshot.put(ports_[port].paused);
   }
 
-  // For prefetching: the state of ports, in so many bytes each.
+  // For prefetching: the state of ports, each of `kBytes`.
   static constexpr std::size_t kBytes = 192;
   const void* data() const { return ports_.data(); }
 

@@ -34,7 +34,7 @@ class SharedBuffers {
   void snapshot(LinkId link, Snapshot& snapshot) const;
   void snapshot_node(NodeId node, Snapshot& snapshot) const;
 
-  // For prefetching: the state of links, in so many bytes each.
+  // For prefetching: the state of links, each of `kBytes`.
   static constexpr std::size_t kBytes = 128;
   const void* data() const { return ingress_.data(); }
 

@@ -64,7 +64,7 @@ class Wires {
     const auto earlier = static_cast<unsigned>(wire.free_at < events_.now());
     const auto same = static_cast<unsigned>(wire.free_at == events_.now());
     const auto in_turn = static_cast<unsigned>(wire.free_order <= events_.current());
-    return (earlier | (same & in_turn)) != 0;  // of branches that nobody can predict, one
+    return (earlier | (same & in_turn)) != 0;  // one branch instead of two that cannot be predicted
   }
 
   // Make an event of the moment at which the port is free, once.
@@ -91,7 +91,7 @@ class Wires {
   }
   void arrives() { --on_the_way_; }
 
-  // For prefetching: the state of links, in so many bytes each.
+  // For prefetching: the state of links, each of `kBytes`.
   static constexpr std::size_t kBytes = 64;
   const void* data() const { return wires_.data(); }
 
