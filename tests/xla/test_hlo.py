@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +11,24 @@ import astra_sim
 import pytest
 from astra_sim.command import cli
 from astra_sim.errors import InputError
+from astra_sim.files import read_packed_text
 from astra_sim_xla.costs import Costs
-from astra_sim_xla.hlo_text import Computation, Module, parse_module
+from astra_sim_xla.hlo_text import Computation, Module, base_opcode, is_communication, parse_module
 from astra_sim_xla.replica_groups import parse_groups
+from astra_sim_xla.rewrites import COMBINE_BYTES, rewritten
 from click.testing import CliRunner
 from support import ROOT
 
 PARTITIONED = ROOT / "examples/xla/dense_step.txt"
-OPTIMISED = Path(__file__).parent / "data/dense_step_cpu.txt"
+RECORDED = Path(__file__).parent / "data"
+OPTIMISED = RECORDED / "dense_step_cpu.txt"
+FOR_H100, FOR_V5E = RECORDED / "dense_step_h100.txt.gz", RECORDED / "dense_step_v5e.txt.gz"
+"""The same step as XLA optimises it for eight H100 and for a TPU v5e of 2 x 4, by `astra capture jax --target` with JAX 0.10.2."""
+
+GPT, GPT_FOR_H100 = RECORDED / "gpt_partitioned.txt.gz", RECORDED / "gpt_h100.txt.gz"
+"""A step of a GPT of four layers, width 1024, fully sharded over eight devices: after SPMD partitioning, and optimised for H100."""
+
+THRESHOLDS = dict.fromkeys(("all-gather", "all-reduce", "reduce-scatter"), COMBINE_BYTES)
 PLATFORM = "plugin:switch?size=8&link_bandwidth_gb_per_s=100&link_latency_ns=500"
 COMPUTE = "plugin:roofline?peak_tera_ops_per_s=100&memory_bandwidth_gb_per_s=1000"
 
@@ -237,3 +248,127 @@ def test_capture_of_the_example_is_the_recorded_module(tmp_path: Path) -> None:
         astra_sim.simulate(workload=str(path), platform=PLATFORM, compute=COMPUTE) for path in (tmp_path / "jit_step.txt", PARTITIONED)
     )
     assert captured.figures == recorded.figures
+
+
+# -- Modules for GPUs and TPUs, and XLA's rewrites
+
+
+def collectives_of(module: Module) -> Counter[tuple[str, str, int]]:
+    """The collectives of each computation: its name ("" of the entry), the opcode, and the bytes of operands."""
+    result: Counter[tuple[str, str, int]] = Counter()
+    for computation in module.computations.values():
+        for each in computation.instructions.values():
+            if is_communication(each.opcode):
+                size = sum(computation.instructions[name].shape.bytes for name in each.operands)
+                result["" if computation is module.entry else computation.name, base_opcode(each.opcode), size] += 1
+    return result
+
+
+@pytest.mark.parametrize(("partitioned", "optimised", "before"), [(PARTITIONED, FOR_H100, 9), (GPT, GPT_FOR_H100, 46)])
+def test_collectives_are_combined_as_the_compiler_for_gpus_does(partitioned: Path, optimised: Path, before: int) -> None:
+    module = parse_module(read_packed_text(str(partitioned)))
+    compiled = parse_module(read_packed_text(str(optimised)))
+    assert collectives_of(module).total() == before
+    assert collectives_of(rewritten(module, THRESHOLDS)) == collectives_of(compiled)
+
+
+@pytest.mark.parametrize("optimised", [FOR_H100, FOR_V5E])
+def test_the_step_communicates_the_same_bytes_on_gpus_and_tpus(optimised: Path) -> None:
+    compiled = astra_sim.simulate(workload=f"plugin:hlo?path={optimised}", platform=PLATFORM, compute=COMPUTE)
+    modelled = astra_sim.simulate(workload=f"plugin:hlo?path={PARTITIONED}&rewrites=gpu", platform=PLATFORM, compute=COMPUTE)
+    plain = astra_sim.simulate(workload=str(PARTITIONED), platform=PLATFORM, compute=COMPUTE)
+    assert compiled.figures["collective_input_bytes"] == modelled.figures["collective_input_bytes"]
+    assert compiled.figures["flops"] == pytest.approx(plain.figures["flops"], rel=0.05)
+    assert modelled.figures["flops"] == plain.figures["flops"]
+
+
+def test_a_collective_in_fusions_of_tpus_runs_beside_those_between(tmp_path: Path) -> None:
+    gather = "all-gather(%p), channel_id=1, replica_groups={{0,1,2,3}}, dimensions={0}, use_global_device_ids=true"
+    gather += ', frontend_attributes={chain_id="0"}'
+    computations = "".join(
+        f"%{name} (p: f32[1024,1024]) -> f32[1024,1024] {{\n  %p = f32[1024,1024] parameter(0)\n  %g = f32[4096,1024] {gather}\n"
+        f'  ROOT %r = f32[1024,1024] custom-call(%g), custom_call_target="AsyncCollective{name}"\n}}\n\n'
+        for name in ("Start", "Done")
+    )
+    computations += "%beside (p: f32[1024,1024], x: f32[1024,1024]) -> f32[1024,1024] {\n  %p = f32[1024,1024] parameter(0)\n"
+    computations += f"  %x = f32[1024,1024] parameter(1)\n  %g = f32[4096,1024] {gather}\n  ROOT %d = f32[1024,1024] {DOT}\n}}\n"
+    start, done = (
+        f"  %{name} = f32[1024,1024] fusion(%{of}), kind=kCustom, calls=%{name}\n" for name, of in (("Start", "x"), ("Done", "Start"))
+    )
+    beside, root = "  %b = f32[1024,1024] fusion(%Start, %x), kind=kOutput, calls=%beside\n", "  ROOT %r = f32[1024,1024] add(%b, %Done)"
+    overlapped = run(tmp_path, start + beside + done + root, computations)
+    apart = run(tmp_path, start + done + beside.replace("%Start", "%x") + root, computations)
+    assert overlapped.figures["collective_input_bytes"] == {"all-gather": 4 * 2**20} == apart.figures["collective_input_bytes"]
+    assert overlapped.compute_ns == apart.compute_ns
+    assert overlapped.finish_ns < apart.finish_ns
+
+
+GATHERS = "".join(
+    f"  %g{n} = f32[4096,1024] all-gather(%x{n}), channel_id={n + 1}, replica_groups={{{{0,1,2,3}}}}, dimensions={{0}}, "
+    f"use_global_device_ids=true\n  %x{n + 1} = f32[1024,1024] slice(%g{n}), slice={{[0:1024], [0:1024]}}\n"
+    for n in range(3)
+)
+
+
+def test_collectives_that_depend_on_each_other_are_not_combined(tmp_path: Path) -> None:
+    chained = "  %x0 = f32[1024,1024] copy(%x)\n" + GATHERS
+    apart = chained.replace("all-gather(%x1)", "all-gather(%x0)").replace("all-gather(%x2)", "all-gather(%x0)")
+    numbers = []
+    for rows in (chained, apart):
+        module = parse_module(MODULE.format(rows=rows + "  ROOT %r = f32[1024,1024] add(%x2, %x3)", computations=""))
+        numbers.append([collectives_of(rewritten(module, {"all-gather": most})).total() for most in (0, 2**25, 2**26)])
+    assert numbers == [[3, 3, 3], [3, 2, 1]]  # a result has 2 ** 24 bytes
+
+
+TABLE = "  %t = s32[4] constant({0, 256, 512, 768})\n  %i = u32[] partition-id()\n"
+PART = "  %z = s32[] constant(0)\n  ROOT %r = f32[256,1024] dynamic-slice(%s, %p, %z), dynamic_slice_sizes={256,1024}"
+
+
+@pytest.mark.parametrize(
+    ("offset", "is_scattered"),
+    [
+        (TABLE + "  %o = s32[1] dynamic-slice(%t, %i), dynamic_slice_sizes={1}\n  %p = s32[] reshape(%o)\n", True),
+        (
+            TABLE.replace("0, 256", "256, 0") + "  %o = s32[1] dynamic-slice(%t, %i), dynamic_slice_sizes={1}\n  %p = s32[] reshape(%o)\n",
+            False,
+        ),
+        ("  %i = u32[] partition-id()\n  %c = u32[] constant(256)\n  %p = u32[] multiply(%i, %c)\n", True),
+        ("  %p = s32[] constant(256)\n", False),
+    ],
+)
+def test_an_all_reduce_of_which_each_device_keeps_its_part_is_a_reduce_scatter(offset: str, is_scattered: bool) -> None:
+    text = MODULE.format(rows=f"  %s = f32[1024,1024] all-reduce(%x), {ALL}\n{offset}{PART}", computations="")
+    module = rewritten(parse_module(text), THRESHOLDS)
+    if module.entry.root.opcode == "reduce-scatter":
+        assert list(module.entry.instructions) == ["x", "r"]  # nothing of the offset is left
+    assert (module.entry.root.opcode == "reduce-scatter") is is_scattered
+
+
+def test_rewrites_of_a_scheduled_module_are_an_error() -> None:
+    with pytest.raises(InputError, match=r"dense_step_h100\.txt\.gz: line 1: the module is scheduled, so XLA has made its rewrites"):
+        astra_sim.simulate(workload=f"plugin:hlo?path={FOR_H100}&rewrites=gpu", platform=PLATFORM, compute=COMPUTE)
+
+
+def test_instructions_know_the_line_of_the_script() -> None:
+    module = parse_module(PARTITIONED.read_text())
+    lines = {module.source(each) for one in module.computations.values() for each in one.instructions.values() if each.opcode == "dot"}
+    assert lines == {"step.py:19"}
+
+
+@pytest.mark.parametrize("target", ["h100", "gpu:", "cpu:x"])
+def test_a_wrong_target_is_an_error(target: str) -> None:
+    done = CliRunner().invoke(cli.astra, ["capture", "jax", "--devices", "8", "--target", target, "--", str(ROOT / "examples/xla/step.py")])
+    assert isinstance(done.exception, InputError)
+    assert f"--target is '{target}'; expected gpu:NAME or tpu:TOPOLOGY" in str(done.exception)
+
+
+@pytest.mark.parametrize(
+    ("target", "compiler", "recorded"), [("gpu:h100", "jax_cuda12_plugin", FOR_H100), ("tpu:v5e:2x4", "libtpu", FOR_V5E)]
+)
+def test_a_capture_for_a_target_is_the_recorded_module(target: str, compiler: str, recorded: Path, tmp_path: Path) -> None:
+    pytest.importorskip(compiler)
+    words = ["capture", "jax", "--devices", "8", "--target", target, "-o", str(tmp_path), "--", str(ROOT / "examples/xla/step.py")]
+    done = CliRunner().invoke(cli.astra, words)
+    assert done.exit_code == 0, done.output
+    captured, old = (parse_module(read_packed_text(str(path))) for path in (tmp_path / "jit_step.txt", recorded))
+    assert collectives_of(captured) == collectives_of(old)

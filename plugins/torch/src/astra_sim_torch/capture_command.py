@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -24,6 +25,10 @@ from astra_sim_torch.ranks import regular, targets
 INSTALL = "pip install torch --index-url https://download.pytorch.org/whl/cpu"
 _START = Path(__file__).with_name("recording") / "start.py"
 _MOST_RANKS = 1 << 20
+_GIVEN_UP = "Timeout ("
+"""The begin of what `faulthandler` writes when a recording runs too long."""
+
+_STARTS_S = 60
 _WAITS = 4
 """The exit status of a recording that needs an object of another rank (`recording/run.py`)."""
 
@@ -164,23 +169,34 @@ def _capture_rank(script: list[str], rank: int, settings: CaptureSettings, objec
             "--gpus-per-node": settings.gpus_per_node,
             "--step": settings.step,
             "--memory-gib": settings.memory_gib,
+            "--timeout": settings.timeout_s,
             "--output": output,
             "--objects": objects,
         } | ({} if settings.item is None else {"--item": settings.item})
         command = [settings.python, str(_START), *(str(word) for pair in options.items() for word in pair), "--", *script]
-        try:
-            done = subprocess.run(command, stderr=subprocess.PIPE, text=True, errors="replace", check=False, timeout=settings.timeout_s)
+        try:  # the process gives itself up, and says where it was
+            limit = settings.timeout_s + _STARTS_S
+            done = subprocess.run(command, stderr=subprocess.PIPE, text=True, errors="replace", check=False, timeout=limit)
         except subprocess.TimeoutExpired:
-            raise RunError(
-                f"{script[0]}: rank {rank} did not end within {settings.timeout_s:g} s; does it wait for another rank in a loop? "
-                "--timeout gives it longer"
-            ) from None
+            raise RunError(_given_up(script[0], rank, settings, "")) from None
+        if done.returncode == 1 and _GIVEN_UP in done.stderr:
+            raise RunError(_given_up(script[0], rank, settings, done.stderr.rpartition(_GIVEN_UP)[2]))
         if done.returncode == _WAITS:
             return int(read_text(output, is_input=False))
         if done.returncode:
             raise RunError(_failure(script[0], rank, done.returncode, done.stderr))
         sys.stderr.write(done.stderr)
         return read_text(output, is_input=False)
+
+
+def _given_up(script: str, rank: int, settings: CaptureSettings, stack: str) -> str:
+    """The error of a script that runs too long, with the line at which it was. `stack`: of its threads, innermost lines first."""
+    places = [line for file, line in re.findall(r'File "([^"]+)", line (\d+)', stack) if os.path.abspath(file) == os.path.abspath(script)]
+    where = f"{script}:{places[0]}" if places else script
+    return (
+        f"{where}: rank {rank} did not end within {settings.timeout_s:g} s; does it wait for another rank, or loop until numbers change, "
+        "which tensors do not have? --timeout gives it longer"
+    )
 
 
 def _failure(script: str, rank: int, status: int, stderr: str) -> str:

@@ -17,12 +17,14 @@ from astra_sim.commands import quiet_option
 from astra_sim.errors import RunError, located
 from astra_sim.files import FileSet, read_text
 
-from astra_sim_xla.hlo_text import parse_module
-from astra_sim_xla.program import is_communication
+from astra_sim_xla.compiling import FAILED
+from astra_sim_xla.hlo_text import is_communication, parse_module
 
 INSTALL = "pip install jax"
 _AFTER = ".after_spmd-partitioning."
 """In the name of the files that hold the partitioner's output: element types are still those of the script there."""
+
+_COMPILING = Path(__file__).with_name("compiling.py")
 
 
 @attrs.frozen
@@ -37,18 +39,26 @@ class Captured:
 @click.command()
 @click.option("--devices", type=click.IntRange(2, 65536), required=True, help="Devices to compile for; the script sees as many.")
 @click.option("-o", "--output", default="hlo", show_default=True, metavar="DIR", help="Folder for the modules, one file for each program.")
+@click.option(
+    "--target",
+    metavar="gpu:NAME|tpu:TOPOLOGY",
+    help="Compile for these devices, such as gpu:h100 or tpu:v5e:2x4, which need not be there, and keep the optimised modules.",
+)
 @click.option("--python", default=sys.executable, metavar="PATH", help="Python that has jax, if it is not the one of astra.")
 @quiet_option
 @click.argument("script", nargs=-1, required=True)
-def capture(devices: int, output: str, python: str, quiet: bool, script: tuple[str, ...]) -> None:
+def capture(devices: int, output: str, target: str | None, python: str, quiet: bool, script: tuple[str, ...]) -> None:
     """Compile a JAX script for faked devices, and keep its HLO.
 
     The script runs on the CPU and sees as many devices as are requested. The modules compiled for all of them are kept as they are
     after SPMD partitioning; `lower(...).compile()` on shapes compiles without data.
 
         astra capture jax --devices 8 -- step.py --its arguments
+
+    With --target the script sees GPUs (a100, h100, b200) or a topology of TPUs, for which XLA compiles without them: combined
+    collectives, what overlaps, and fusions are those of the compiler. It must compile shapes; `pip install "jax[cuda12]"` or "jax[tpu]".
     """
-    modules = captured(list(script), devices, python)
+    modules = captured(list(script), devices, python, target)
     with FileSet() as files:
         files.make_folder(output)
         for module in modules:
@@ -57,12 +67,19 @@ def capture(devices: int, output: str, python: str, quiet: bool, script: tuple[s
         click.echo(f"{os.path.join(output, module.name)}.txt: {devices} devices, {module.collectives} collectives and messages in its text")
 
 
-def captured(script: list[str], devices: int, python: str = sys.executable) -> list[Captured]:
-    """The modules that a script compiles for `devices` devices. Raises InputError, or RunError if the script fails."""
+def captured(script: list[str], devices: int, python: str = sys.executable, target: str | None = None) -> list[Captured]:
+    """The modules that a script compiles for `devices` devices. Raises InputError, or RunError if the script fails.
+
+    `target`: the devices for which they are optimised; None: as they are after SPMD partitioning.
+    """
+    if target is not None and not re.fullmatch(r"(gpu|tpu):.+", target):
+        raise InputError(f"--target is {target!r}; expected gpu:NAME or tpu:TOPOLOGY, such as gpu:h100 or tpu:v5e:2x4")
     if not os.path.isfile(script[0]):
         raise InputError(f"{script[0]}: no such file; expected a Python script")
     _check_jax(python)
     with tempfile.TemporaryDirectory(prefix="astra-hlo-") as folder:
+        if target is not None:
+            return _compiled_for(target, script, devices, python, Path(folder))
         flags = f"--xla_force_host_platform_device_count={devices} --xla_dump_to={folder} --xla_dump_hlo_pass_re=spmd-partitioning"
         flags = f"{os.environ.get('XLA_FLAGS', '')} {flags} --xla_dump_hlo_as_text".strip()
         environment = {**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu", "JAX_ENABLE_COMPILATION_CACHE": "false"}
@@ -73,10 +90,22 @@ def captured(script: list[str], devices: int, python: str = sys.executable) -> l
         return _modules(Path(folder), script[0], devices)
 
 
-def _modules(folder: Path, script: str, devices: int) -> list[Captured]:
+def _compiled_for(target: str, script: list[str], devices: int, python: str, folder: Path) -> list[Captured]:
+    """The modules of a script as XLA optimises them for a target. Raises InputError and RunError."""
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "JAX_ENABLE_COMPILATION_CACHE": "false", "TPU_SKIP_MDS_QUERY": "1"}
+    words = [python, str(_COMPILING), str(folder), target, str(devices), *script]
+    done = subprocess.run(words, env=environment, stderr=subprocess.PIPE, text=True, check=False)
+    if done.returncode == FAILED:
+        raise InputError(done.stderr.strip().splitlines()[-1])
+    if done.returncode:
+        raise RunError(_failure(script[0], done.returncode, done.stderr))
+    return _modules(folder, script[0], devices, "*.txt")
+
+
+def _modules(folder: Path, script: str, devices: int, files: str = f"*{_AFTER}*.txt") -> list[Captured]:
     """The modules of a dump that are for `devices` devices, each with a name of its own. Raises InputError if there is none."""
     captureds: dict[str, Captured] = {}
-    for path in sorted(folder.glob(f"*{_AFTER}*.txt")):
+    for path in sorted(folder.glob(files)):
         text = read_text(str(path), is_input=False)
         try:
             module = parse_module(text)
@@ -84,7 +113,7 @@ def _modules(folder: Path, script: str, devices: int) -> list[Captured]:
             raise located(error, path.name) from None
         if module.devices == devices:
             collectives = sum(is_communication(each.opcode) for one in module.computations.values() for each in one.instructions.values())
-            program = path.name.split(".")[1]
+            program = re.split(r"[\s,]+", text, maxsplit=2)[1].partition(".")[0]
             name, number = program, 2
             while name in captureds:
                 name, number = f"{program}.{number}", number + 1

@@ -13,7 +13,7 @@ import re
 import attrs
 from astra_sim.shapes import Elementwise, Gemm, Kernel
 
-from astra_sim_xla.hlo_text import Computation, Instruction, Module, Shape
+from astra_sim_xla.hlo_text import Computation, Instruction, Module, Shape, is_communication
 
 _ELEMENTWISE = frozenset(
     """abs add and ceil clamp clz compare complex conj convert count-leading-zeros divide floor imag is-finite maximum minimum multiply
@@ -142,12 +142,16 @@ class Costs:
             return once * shapes[-1].elements
         return once
 
+    def _passes_on(self, user: Instruction, inner: Computation) -> bool:
+        """Whether an instruction in a fusion moves no memory of it: a collective, or the tuple of results."""
+        return is_communication(user.opcode) or (user is inner.root and user.opcode in ("tuple", "custom-call"))
+
     def _read(self, inner: Computation, number: int, shape: Shape) -> int:
         """The bytes of an operand that a fusion reads."""
         parameter = inner.parameters.get(number)
         if parameter is None:
             return shape.bytes
-        users = [each for each in inner.instructions.values() if parameter.name in each.operands]
+        users = [each for each in inner.instructions.values() if parameter.name in each.operands and not self._passes_on(each, inner)]
         total = 0
         for user in users:
             if user.opcode in _SLICES and user.operands[0] == parameter.name and parameter.name not in user.operands[1:]:
@@ -167,6 +171,8 @@ def _written(inner: Computation) -> int:
 def _updated(inner: Computation, result: Instruction) -> int:
     while result.opcode in ("bitcast", "convert", "reshape", "copy"):
         result = inner.instructions[result.operands[0]]
+    if result.opcode == "parameter" or is_communication(result.opcode):
+        return 0
     shape = inner.instructions[result.operands[1]].shape if result.opcode == "dynamic-update-slice" else result.shape
     return shape.bytes
 

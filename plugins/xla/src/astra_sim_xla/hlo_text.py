@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import attrs
 from astra_sim import InputError
@@ -18,8 +18,28 @@ _ARRAY = re.compile(r"([a-z][a-z0-9]*)\[([^\]]*)\]")
 _COMMENT = re.compile(r"/\*.*?\*/")
 _INSTRUCTION = re.compile(r"^\s*(ROOT\s+)?%?([\w.\-]+)\s*=\s*(.*)$")
 _COMPUTATION = re.compile(r"^(ENTRY\s+)?%?([\w.\-]+)\s*(?:\(.*)?\{\s*$")
+_ROW = re.compile(r"(\d+) (.+)$")
 _OPCODE = re.compile(r"\s*([a-z][\w\-]*)\(")
 _OPENING, _CLOSING = "([{", ")]}"
+MESSAGES = ("collective-permute", "send", "recv")
+COLLECTIVES = (
+    "all-reduce",
+    "all-gather",
+    "reduce-scatter",
+    "all-to-all",
+    "ragged-all-to-all",
+    "collective-broadcast",
+)
+
+
+def base_opcode(opcode: str) -> str:
+    """The opcode without -start and -done."""
+    return opcode.removesuffix("-start").removesuffix("-done")
+
+
+def is_communication(opcode: str) -> bool:
+    """Whether an instruction begins a collective or a message."""
+    return not opcode.endswith("-done") and base_opcode(opcode) in (*COLLECTIVES, *MESSAGES)
 
 
 @attrs.frozen
@@ -88,6 +108,12 @@ class Instruction:
         match = re.search(r'op_name="((?:[^"\\]|\\.)*)"', self.attributes)
         return match[1] if match else ""
 
+    @property
+    def frame(self) -> int:
+        """The number of the stack frame that made the operation, as the metadata has it; 0: none."""
+        match = re.search(r"stack_frame_id=(\d+)", self.attributes)
+        return int(match[1]) if match else 0
+
 
 @attrs.frozen(eq=False)
 class Computation:
@@ -112,11 +138,17 @@ class Module:
     replicas: int
     partitions: int
     is_scheduled: bool
+    frames: Mapping[int, str] = attrs.field(factory=dict)
+    """The line of each stack frame, as FILE:LINE."""
 
     @property
     def devices(self) -> int:
         """Replicas times partitions; device = replica * partitions + partition."""
         return self.replicas * self.partitions
+
+    def source(self, instruction: Instruction) -> str:
+        """The line of the user's program that made an instruction, as FILE:LINE; "" if the text does not tell."""
+        return self.frames.get(instruction.frame, "")
 
     def computation(self, name: str, caller: Instruction) -> Computation:
         """A computation by name. Raises InputError if the module has none."""
@@ -150,7 +182,29 @@ def parse_module(text: str) -> Module:
         raise InputError(f"the module ends inside computation {name}" if name else "the module has no ENTRY computation")
     _check_operands(computations)
     count = {key: int(value) for key, value in re.findall(r"(replica_count|num_partitions)=(\d+)", header)}
-    return Module(computations, entry, count.get("replica_count", 1), count.get("num_partitions", 1), "is_scheduled=true" in header)
+    replicas, partitions = count.get("replica_count", 1), count.get("num_partitions", 1)
+    return Module(computations, entry, replicas, partitions, "is_scheduled=true" in header, _frames(text))
+
+
+def _frames(text: str) -> dict[int, str]:
+    """The line of each stack frame, by the tables in front of the computations."""
+    tables: dict[str, dict[int, str]] = {}
+    rows: dict[int, str] = {}
+    for line in text.split("\n%", 1)[0].splitlines():
+        if line in ("FileNames", "FileLocations", "StackFrames"):
+            rows = tables[line] = {}
+        elif row := _ROW.match(line):
+            rows[int(row[1])] = row[2]
+        elif line.strip():
+            rows = {}
+    files = {number: name.strip('"') for number, name in tables.get("FileNames", {}).items()}
+    places: dict[int, str] = {}
+    for number, row in tables.get("FileLocations", {}).items():
+        file, line = re.search(r"file_name_id=(\d+)", row), re.search(r"\bline=(\d+)", row)
+        if file and line and int(file[1]) in files:
+            places[number] = f"{files[int(file[1])]}:{line[1]}"
+    matches = {number: re.search(r"file_location_id=(\d+)", row) for number, row in tables.get("StackFrames", {}).items()}
+    return {number: places[int(match[1])] for number, match in matches.items() if match and int(match[1]) in places}
 
 
 def split_commas(text: str) -> list[str]:

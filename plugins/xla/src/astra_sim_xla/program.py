@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 
 import attrs
@@ -10,7 +11,7 @@ from astra_sim.graph import Communicate, Compute, Operation, Pass, Receive, Send
 from astra_sim.schedule import Collective, Peer
 
 from astra_sim_xla.costs import FIRE_AND_FORGET, FUSIBLE, Cost, Costs
-from astra_sim_xla.hlo_text import Computation, Instruction, Module
+from astra_sim_xla.hlo_text import Computation, Instruction, Module, base_opcode, is_communication
 from astra_sim_xla.loops import trip_count
 
 _COLLECTIVES = {
@@ -21,7 +22,6 @@ _COLLECTIVES = {
     "ragged-all-to-all": Collective.ALL_TO_ALL,
     "collective-broadcast": Collective.ALL_GATHER,
 }
-_MESSAGES = ("collective-permute", "send", "recv")
 MAX_OPERATIONS = 2_000_000
 
 
@@ -68,16 +68,6 @@ def merged(values: Iterable[HloValue]) -> HloValue:
     return HloValue(max((value.kernel for value in flat), default=-1), frozenset().union(*(value.pending for value in flat)))
 
 
-def base_opcode(opcode: str) -> str:
-    """The opcode without -start and -done."""
-    return opcode.removesuffix("-start").removesuffix("-done")
-
-
-def is_communication(opcode: str) -> bool:
-    """Whether an instruction begins a collective or a message."""
-    return not opcode.endswith("-done") and base_opcode(opcode) in (*_COLLECTIVES, *_MESSAGES)
-
-
 @attrs.frozen(kw_only=True)
 class HloRules:
     """The facts that a module does not contain: see `HloOptions`."""
@@ -122,6 +112,7 @@ class DeviceProgram:
         self._control = -1
         self._waited: set[int] = set()
         self._fused: dict[str, frozenset[str]] = {}
+        self._chains: dict[str, frozenset[int]] = {}
 
     def write(self, iteration: int) -> None:
         """Write one run of the entry computation, which begins when earlier operations have ended."""
@@ -176,7 +167,37 @@ class DeviceProgram:
             if inherited:
                 carried[instruction.name] = _sum(inherited)
             return operands[0] if opcode in ("opt-barrier", "optimization-barrier") else merged(operands)
+        if opcode == "fusion" and (inner := self._communication_in(instruction)) is not None:
+            return self._fused_communication(instruction, inner, computation, operands)
         return self._kernel(instruction, computation, operands, carried, fused)
+
+    def _communication_in(self, fusion: Instruction) -> Instruction | None:
+        """The collective that a fusion consists of or runs beside, as those of TPUs do; None if there is none."""
+        called = self._module.computation(fusion.callee("calls"), fusion)
+        return next((each for each in called.instructions.values() if is_communication(each.opcode)), None)
+
+    def _fused_communication(
+        self, fusion: Instruction, collective: Instruction, computation: Computation, operands: list[HloValue]
+    ) -> HloValue:
+        """Write a fusion with a collective: one of those that begin, run beside and end it (a chain), or the collective itself."""
+        inner = self._module.computation(fusion.callee("calls"), fusion)
+        operand, chain = merged(operands), re.search(r'chain_id="(\d+)"', collective.attributes)
+        target = inner.root.attribute("custom_call_target") or ""
+        if chain is None:
+            whole = self._kernel(fusion, computation, operands, {}, frozenset()) if self._costs.flops(fusion, computation) else operand
+            slices = _is_sliced(collective, inner)
+            return self._communicate(collective, inner, whole, "reduce-scatter" if slices else collective.opcode)
+        if "AsyncCollectiveStart" in target:
+            begun = self._communicate(collective, inner, operand, f"{collective.opcode}-start")
+            self._chains[chain[1]] = begun.pending - operand.pending
+            return HloValue(begun.kernel, operand.pending)
+        if "AsyncCollectiveDone" not in target:
+            return self._kernel(fusion, computation, operands, {}, frozenset())
+        pending = self._chains.pop(chain[1], frozenset())
+        if self._rules.overlap:
+            return HloValue(operand.kernel, operand.pending | pending)
+        self._wait(operand.pending | pending, collective)
+        return HloValue(self._control)
 
     def _kernel(
         self, instruction: Instruction, computation: Computation, operands: list[HloValue], carried: dict[str, Cost], fused: frozenset[str]
@@ -201,16 +222,21 @@ class DeviceProgram:
         self.flops += cost.flops
         self.bytes += cost.read_bytes + cost.write_bytes
         duration = self._duration(cost, instruction)
-        self._control = self._add(Compute(self._after(), duration, layer, training_pass, self._iteration, name=instruction.name))
+        name = f"{instruction.name} {self._module.source(instruction)}".rstrip()
+        self._control = self._add(Compute(self._after(), duration, layer, training_pass, self._iteration, name=name))
         return HloValue(self._control)
 
-    def _communicate(self, instruction: Instruction, computation: Computation, operand: HloValue) -> HloValue:
-        """Write the collective or message of an instruction. Returns the dependencies of its users."""
-        role, opcode = self._role(instruction), base_opcode(instruction.opcode)
+    def _communicate(self, instruction: Instruction, computation: Computation, operand: HloValue, written: str = "") -> HloValue:
+        """Write the collective or message of an instruction. Returns the dependencies of its users.
+
+        `written`: the opcode, if it is not the one of the text.
+        """
+        written = written or instruction.opcode
+        role, opcode = self._role(instruction), base_opcode(written)
         if role is None or (isinstance(role, HloGroup) and role.members is not None and len(role.members) == 1):
             return operand
         layer, training_pass = self._layers.of(instruction)
-        is_async = self._rules.overlap or instruction.opcode.endswith("-start") or opcode in ("send", "recv")
+        is_async = self._rules.overlap or written.endswith("-start") or opcode in ("send", "recv")
         if not is_async:
             self._wait(operand.pending, instruction)
         after = tuple(sorted({operand.kernel if self._rules.overlap else self._control, *(operand.pending - self._waited)} - {-1}))
@@ -330,6 +356,18 @@ class DeviceProgram:
                 if each.opcode in FUSIBLE and len(users.get(name, ())) == 1 and users[name][0].opcode in (*FUSIBLE, "reduce")
             )
         return self._fused[computation.name]
+
+
+def _is_sliced(collective: Instruction, computation: Computation) -> bool:
+    """Whether of an all-reduce only a slice of each result is used."""
+    names, users = {collective.name}, list[Instruction]()
+    for each in computation.instructions.values():
+        if not names.isdisjoint(each.operands):
+            if each.opcode == "get-tuple-element":
+                names.add(each.name)
+            else:
+                users.append(each)
+    return collective.opcode == "all-reduce" and bool(users) and all(each.opcode == "dynamic-slice" for each in users)
 
 
 def _sum(costs: list[Cost]) -> Cost:

@@ -17,9 +17,10 @@ from astra_sim.platform import LogicalDimension
 from astra_sim.schedule import Peer
 
 from astra_sim_xla.costs import Cost, Costs
-from astra_sim_xla.hlo_text import Instruction, Module, parse_module
-from astra_sim_xla.program import DeviceProgram, HloGroup, HloLayers, HloRules, Peers, Role, base_opcode, is_communication
+from astra_sim_xla.hlo_text import MESSAGES, Instruction, Module, base_opcode, is_communication, parse_module
+from astra_sim_xla.program import DeviceProgram, HloGroup, HloLayers, HloRules, Peers, Role
 from astra_sim_xla.replica_groups import groups_of, pairs_of
+from astra_sim_xla.rewrites import COMBINE_BYTES, rewritten
 
 
 @attrs.frozen
@@ -38,6 +39,16 @@ class HloOptions:
         help="element-wise instructions are fused with their only user; auto: where the module has no fusion yet",
     )
     branch: str = option("costliest", choices=("costliest", "cheapest", "first"), help="branch of conditionals that runs")
+    rewrites: str = option(
+        "none",
+        choices=("none", "gpu"),
+        help="gpu: reduce-scatters and combined collectives as XLA makes them for GPUs; for modules after SPMD partitioning",
+    )
+    all_gather_combine_threshold_bytes: int = option(
+        COMBINE_BYTES, minimum=0, help="with rewrites=gpu: bytes of results up to which all-gathers are one; 0: none are"
+    )
+    all_reduce_combine_threshold_bytes: int = option(COMBINE_BYTES, minimum=0, help="the same for all-reduces")
+    reduce_scatter_combine_threshold_bytes: int = option(COMBINE_BYTES, minimum=0, help="the same for reduce-scatters")
     trip_count: int | None = option(None, minimum=0, help="iterations of loops that depend on data; none: an error names the loop")
 
 
@@ -58,9 +69,28 @@ def read(text: str, path: str) -> dict[str, dict[str, Any]]:
 def hlo(options: HloOptions, context: Context) -> ExecutionGraph:
     """The graph of a module. Raises InputError that names file and line."""
     try:
-        return _graph(parse_module(read_packed_text(options.path)), options, context)
+        module = parse_module(read_packed_text(options.path))
+        return _graph(_rewritten(module, options), options, context)
     except InputError as error:
         raise located(error, options.path) from None
+
+
+def _rewritten(module: Module, options: HloOptions) -> Module:
+    """The module with the rewrites that are asked for. Raises InputError if XLA has made its own."""
+    if options.rewrites == "none":
+        return module
+    if module.is_scheduled:
+        raise InputError(
+            "line 1: the module is scheduled, so XLA has made its rewrites; expected one after SPMD partitioning, or rewrites=none"
+        )
+    return rewritten(
+        module,
+        {
+            "all-gather": options.all_gather_combine_threshold_bytes,
+            "all-reduce": options.all_reduce_combine_threshold_bytes,
+            "reduce-scatter": options.reduce_scatter_combine_threshold_bytes,
+        },
+    )
 
 
 def _graph(module: Module, options: HloOptions, context: Context) -> ExecutionGraph:
@@ -107,7 +137,7 @@ def _roles(module: Module, dimensions: tuple[LogicalDimension, ...]) -> dict[Ins
     for computation in module.computations.values():
         for instruction in computation.instructions.values():
             if is_communication(instruction.opcode):
-                messages = base_opcode(instruction.opcode) in ("collective-permute", "send", "recv")
+                messages = base_opcode(instruction.opcode) in MESSAGES
                 result[instruction] = (_peers if messages else _groups)(instruction, module, dimensions)
     return result
 

@@ -91,6 +91,7 @@ def stub_accelerator(streams: Mapping[str, Any], gpus_per_node: int, memory_gib:
     supported = [*_foreach_utils._get_foreach_kernels_supported_devices(), "cpu"]  # the simulated GPU
     replace(_foreach_utils._get_foreach_kernels_supported_devices, lambda: supported)
     optimizer._foreach_supported_types.append(FakeTensor)
+    replace(torch.nn.init._no_grad_trunc_normal_, _initialize)
     _redirect_autocast()
     _drop_devices()
 
@@ -130,6 +131,12 @@ def _apply(module: torch.nn.Module, function: Any, recurse: bool = True) -> torc
             if buffer is not None:
                 each._buffers[name] = function(buffer)
     return module
+
+
+def _initialize(tensor: torch.Tensor, mean: float, std: float, *_: Any, **__: Any) -> torch.Tensor:
+    """In place of `trunc_normal_`, which draws until all numbers are within its bounds: tensors without data never are."""
+    with torch.no_grad():
+        return tensor.normal_(mean, std)
 
 
 def _answer(value: Any, *_: Any, **__: Any) -> Any:

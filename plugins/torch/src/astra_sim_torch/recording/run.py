@@ -59,7 +59,14 @@ def main(words: Sequence[str]) -> None:
 
 def _options(words: Sequence[str]) -> Any:
     parser = argparse.ArgumentParser()
-    for name, kind in (("--world", int), ("--rank", int), ("--gpus-per-node", int), ("--step", int), ("--memory-gib", float)):
+    for name, kind in (
+        ("--world", int),
+        ("--rank", int),
+        ("--gpus-per-node", int),
+        ("--step", int),
+        ("--memory-gib", float),
+        ("--timeout", float),
+    ):
         parser.add_argument(name, type=kind, required=True)
     parser.add_argument("--item", type=float)
     for name in ("--output", "--objects"):
@@ -103,6 +110,7 @@ def _record(options: Any, script: str, events: TorchEvents) -> str | None:
     devices.keep_meshes_real()
     modules.watch_optimizers(end_step)
     faulthandler.enable()
+    faulthandler.dump_traceback_later(options.timeout, exit=True)
     torch.set_num_threads(1)
     sys.argv = [script, *options.script[1:]]
     sys.path.insert(0, os.path.dirname(script))
@@ -120,6 +128,7 @@ def _record(options: Any, script: str, events: TorchEvents) -> str | None:
             traceback.print_exc()
         return _described(problem, script)
     finally:
+        faulthandler.cancel_dump_traceback_later()
         events.end_step(memory.peak)
     return None
 
