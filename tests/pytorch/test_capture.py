@@ -80,6 +80,10 @@ def test_the_recorded_examples_come_out_again(parallel: str, tmp_path: Path, mon
         ("import torch\n\nx = torch.ones(3)\nprint(x.sum().item())\n", "train.py:4: DataDependentOutputException: .*--item VALUE"),
         ("import torch\ntorch.ones(3) @ torch.ones(4)\n", "train.py:2: RuntimeError"),
         ("import sys\nsys.exit(4)\n", "the script ended with status 4"),
+        ("import sys\nsys.exit(0)\n", "train.py: the script ended before it ran a kernel or called another rank"),
+        ("import torch\ntorch.ones(3).numpy()\n", "train.py:2: RuntimeError: .*tensors have no data here"),
+        ("import torch\ntorch.ones(3).nonzero()\n", "train.py:2: DynamicOutputShapeException: .*tensors have no data here"),
+        ("import torch\ntorch.cuda.CUDAGraph()\n", "train.py:2: RuntimeError: .*code for GPUs alone cannot be recorded"),
         ("open('nothing.txt')\n", "train.py:1: FileNotFoundError"),
         ("import os\nos.abort()\n", "rank 0 was ended by SIGABRT"),
         ("x = (\n", "SyntaxError"),
@@ -93,8 +97,68 @@ def test_a_script_that_fails_is_an_error_with_its_line(script: str, message: str
 
 @needs_torch
 def test_a_script_that_waits_is_given_up(tmp_path: Path) -> None:
-    problem = problem_of("import time\ntime.sleep(100)\n", tmp_path, "--timeout", "4")
-    assert "did not end within 4 s" in str(problem)
+    problem = problem_of("import time\n\nwhile True:\n    time.sleep(1)\n", tmp_path, "--timeout", "4")
+    assert "train.py:4: rank 0 did not end within 4 s" in str(problem)
+
+
+SHARED_OBJECTS = """
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+gathered, chosen = [None] * 2, [8 if dist.get_rank() == 1 else None]
+dist.all_gather_object(gathered, {"rows": 4})
+dist.broadcast_object_list(chosen, src=1)
+torch.ones(gathered[1]["rows"], chosen[0]).mul_(2)
+weight = torch.nn.init.trunc_normal_(torch.empty(16))
+"""
+
+
+@needs_torch
+def test_objects_are_shared_and_weights_initialized_without_numbers(tmp_path: Path) -> None:
+    (tmp_path / "objects.py").write_text(SHARED_OBJECTS)
+    assert capture("--world", "2", "--ranks", "0", "-o", tmp_path / "out", "--", tmp_path / "objects.py").exit_code == 0
+    (result,) = load_captures(str(tmp_path / "out"))
+    written = [event["write"] for event in result.events if event["kind"] == "kernel" and event["op"] in ("mul_", "normal_")]
+    assert written == [4 * 8 * 4, 16 * 4]
+
+
+SHARDED_OPTIMIZER = """
+import torch
+from torch import nn
+import torch.distributed as dist
+from torch.distributed.fsdp import fully_shard
+dist.init_process_group("nccl")
+
+
+class Both(torch.optim.Optimizer):
+    def __init__(self, parameters):
+        super().__init__(parameters, {})
+        self.inner = torch.optim.AdamW(parameters, fused=True)
+
+    def step(self):
+        self.inner.step()
+
+
+model = fully_shard(nn.Linear(1024, 1024, bias=False).to("cuda"))
+optimizer = Both(list(model.parameters()))
+for _ in range(3):
+    model(torch.randn(16, 1024, device="cuda")).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+@needs_torch
+@pytest.mark.parametrize("step", [1, 2])
+def test_an_optimizer_of_an_optimizer_steps_once_and_runs_on_shards(step: int, tmp_path: Path) -> None:
+    (tmp_path / "sharded.py").write_text(SHARDED_OPTIMIZER)
+    assert capture("--world", "8", "--step", str(step), "-o", tmp_path / "out", "--", tmp_path / "sharded.py").exit_code == 0
+    (result,) = load_captures(str(tmp_path / "out"))
+    updates = [event for event in result.events if event["kind"] == "kernel" and event["op"] == "_fused_adamw_"]
+    assert len(updates) == 1
+    assert max(event["write"] for event in result.events if event.get("phase") == "optimizer" and "write" in event) <= 4 * 2**20 // 8 * 4
+    gathered = [event["bytes"] for event in result.events if event["kind"] == "collective" and event["op"] == "all_gather"]
+    assert gathered
+    assert set(gathered) == {4 * 2**20 // 8}
 
 
 SENDING = """

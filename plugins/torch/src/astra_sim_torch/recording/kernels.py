@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import torch
 import torch.distributed.tensor
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.distributed.tensor._sharding_prop import ShardingPropagator
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
@@ -64,11 +66,29 @@ class Recorder(TorchDispatchMode):
         super().__init__()
         self._events, self._memory, self._fixed = events, memory, fixed
         self._works: dict[int, tuple[Any, int]] = {}
+        self._is_aside = False
+
+    def leave_out_propagation(self) -> None:
+        """Let DTensor find out the shapes of results without a record: it runs an operator on tensors of the whole shape for that."""
+        propagator = ShardingPropagator
+        run = propagator._propagate_tensor_meta_non_cached
+
+        @functools.wraps(run)
+        def aside(*args: Any, **kwargs: Any) -> Any:
+            before, self._is_aside = self._is_aside, True
+            try:
+                return run(*args, **kwargs)
+            finally:
+                self._is_aside = before
+
+        propagator._propagate_tensor_meta_non_cached = aside  # type: ignore[method-assign]
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if any(issubclass(kind, torch.distributed.tensor.DTensor) for kind in types):
             return NotImplemented  # it calls the operators on its local tensor, which are seen then
         kwargs = kwargs or {}
+        if self._is_aside:
+            return function(*args, **kwargs)
         name = function._schema.name.partition("::")[2]
         if name == "_local_scalar_dense" and self._fixed is not None and isinstance(args[0], FakeTensor):
             return (float if args[0].dtype.is_floating_point else int)(self._fixed)

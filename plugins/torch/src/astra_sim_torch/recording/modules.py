@@ -124,7 +124,7 @@ class Modules:
         return self._lines.get(self.current, "")
 
     def watch_optimizers(self, end_step: Any) -> None:
-        """Know when an optimizer steps, and call `end_step` when it has."""
+        """Know when an optimizer steps, and call `end_step` when it has; one that consists of others steps once."""
         from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
         def begin(optimizer: torch.optim.Optimizer, *_: Any) -> None:
@@ -134,7 +134,8 @@ class Modules:
         def end(optimizer: torch.optim.Optimizer, *_: Any) -> None:
             self.on_optimizer(optimizer)
             self._in_optimizer -= 1
-            end_step()
+            if not self._in_optimizer:
+                end_step()
 
         register_optimizer_step_pre_hook(begin)
         register_optimizer_step_post_hook(end)

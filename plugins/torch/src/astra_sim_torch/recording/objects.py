@@ -58,6 +58,29 @@ class _Objects:
             objects[:] = pickle.loads(path.read_bytes())
         return source
 
+    def all_gather(self, objects: list[Any], value: Any, *_: Any, **__: Any) -> None:
+        """In place of `all_gather_object`: all ranks have the object of this one."""
+        objects[:] = [value] * len(objects)
+
+    def broadcast(
+        self, objects: list[Any], src: int | None = None, group: Any = None, *_: Any, group_src: int | None = None, **__: Any
+    ) -> None:
+        """In place of `broadcast_object_list`. Raises WaitsForRank."""
+        source = _rank_of(src, group, group_src)
+        path = self._path(source, _ALL)
+        if source == self._rank:
+            with unset_fake_temporarily():
+                path.write_bytes(pickle.dumps(objects))
+        elif not path.exists():
+            raise WaitsForRank(source)
+        else:
+            with unset_fake_temporarily():
+                objects[:] = pickle.loads(path.read_bytes())
+
+
+_ALL = -1
+"""In place of a destination: all ranks of a group."""
+
 
 def _rank_of(rank: int | None, group: Any, group_rank: int | None) -> int:
     """A rank of the world from that of the world or of the group."""
@@ -76,6 +99,8 @@ def register(folder: str, rank: int, inferring: Any) -> None:
     objects = _Objects(folder, rank)
     replace(dist.send_object_list, objects.send)
     replace(dist.recv_object_list, objects.receive)
+    replace(dist.all_gather_object, objects.all_gather)
+    replace(dist.broadcast_object_list, objects.broadcast)
     sys.meta_path.insert(0, _PipelineImport(inferring))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import faulthandler
 import os
+import re
 import runpy
 import sys
 import traceback
@@ -44,6 +45,9 @@ def main(words: Sequence[str]) -> None:
         sys.stderr.write(problem)
         sys.exit(FAILED)
     step, peak = events.step(options.step)
+    if not step:
+        sys.stderr.write(f"{script}: the script ended before it ran a kernel or called another rank; expected a step of training\n")
+        sys.exit(FAILED)
     mine, created = groups.tables() if torch.distributed.is_initialized() else ({}, [])
     head = {
         "torch": torch.__version__,
@@ -110,12 +114,14 @@ def _record(options: Any, script: str, events: TorchEvents) -> str | None:
     devices.keep_meshes_real()
     modules.watch_optimizers(end_step)
     faulthandler.enable()
-    faulthandler.dump_traceback_later(options.timeout, exit=True)
     torch.set_num_threads(1)
     sys.argv = [script, *options.script[1:]]
     sys.path.insert(0, os.path.dirname(script))
     try:
-        with FakeTensorMode(allow_non_fake_inputs=True), devices.OnCpu(), modules, Recorder(events, memory, options.item):
+        recorder = Recorder(events, memory, options.item)
+        recorder.leave_out_propagation()
+        with FakeTensorMode(allow_non_fake_inputs=True), devices.OnCpu(), modules, recorder:
+            faulthandler.dump_traceback_later(options.timeout, exit=True)
             runpy.run_path(script, run_name="__main__")
     except _Done:
         return None
@@ -143,6 +149,11 @@ def _described(problem: BaseException, script: str) -> str:
 
 
 def _remedy(problem: BaseException) -> str:
-    if type(problem).__name__ == "DataDependentOutputException":
+    name, text = type(problem).__name__, str(problem)
+    if name == "DataDependentOutputException":
         return " (a number of a tensor without data is asked for; --item VALUE gives it one)"
+    if name == "DynamicOutputShapeException" or ".numpy()" in text:
+        return " (tensors have no data here; leave out what depends on their numbers)"
+    if re.search(r"cuda|triton|nvrtc", text, re.IGNORECASE):
+        return " (code for GPUs alone cannot be recorded; let the script use its version in PyTorch)"
     return ""
