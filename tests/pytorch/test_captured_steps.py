@@ -14,6 +14,7 @@ from astra_sim.errors import InputError
 from astra_sim.files import FileSet
 from astra_sim_report.timeline import write_file
 from astra_sim_torch.capture_file import load_captures
+from astra_sim_torch.memory import peak_of
 from click.testing import CliRunner
 from support import ROOT, figures
 
@@ -196,6 +197,28 @@ def test_the_peak_in_simulated_time_is_that_of_the_recording(name: str) -> None:
         assert kinds["optimizer"] == pytest.approx(2 * PARAMETERS * FP32 / shards, rel=0.02)  # and step counters
     assert kinds["inputs"] == TOKENS * 8
     assert {"communication", "gathered"} & set(kinds)
+
+
+@pytest.mark.parametrize(("name", "split"), [("gpt_fsdp", 1), ("gpt_fsdp_tp", 2)])
+def test_the_peak_of_sharded_steps_is_that_of_the_formula(name: str, split: int) -> None:
+    """The peak is in the backward pass of the last block, when the gradient of its last product is there.
+
+    That block, the embedding and the head are gathered, and the gradients of the block are about to be scattered. Tensor parallelism over
+    `split` ranks divides the perceptron: its products, and what is saved of its hidden layer.
+    """
+    (capture,) = load_captures(str(EXAMPLES / name))
+    peak = peak_of(capture)
+    assert peak is not None
+    block = BLOCK - SPLIT + SPLIT // split
+    shards = (LAYERS * block + EMBEDDINGS) // (WORLD // split) * FP32
+    saved, heads = TOKENS * WIDTH * FP32, 4
+    statistics = (2 * 2 + heads) * TOKENS * FP32  # mean and deviation of both norms, and the sums of attention
+    assert peak.kinds["parameters"] == pytest.approx(shards, rel=0.01)  # storages are blocks of 512 bytes
+    assert peak.kinds["optimizer"] == pytest.approx(2 * shards, rel=0.02)
+    assert peak.kinds["gathered"] == (block + EMBEDDINGS) * FP32
+    assert peak.kinds["communication"] == block * FP32
+    assert peak.kinds["gradients"] == (4 * WIDTH**2 // split + WIDTH + VOCABULARY * WIDTH) * FP32
+    assert peak.kinds["activations"] == LAYERS * ((8 + 8 // split) * saved + statistics) + 1024  # and the loss
 
 
 def test_a_capture_of_version_1_has_no_memory_over_time(tmp_path: Path) -> None:
