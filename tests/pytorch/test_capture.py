@@ -161,6 +161,21 @@ def test_an_optimizer_of_an_optimizer_steps_once_and_runs_on_shards(step: int, t
     assert set(gathered) == {4 * 2**20 // 8}
 
 
+@needs_torch
+def test_a_sweep_captures_a_script_with_changed_arguments() -> None:
+    python = f"&python={PYTHON}" if PYTHON else ""
+    communicated = {}
+    for parallel in ("ddp", "fsdp"):
+        result = astra_sim.simulate(
+            workload=f"plugin:torch_capture?script={EXAMPLES / 'gpt.py'}{python}",
+            platform="plugin:switch?size=8&link_bandwidth_gb_per_s=1&link_latency_ns=0",
+            compute="plugin:roofline?peak_tera_ops_per_s=1&memory_bandwidth_gb_per_s=1",
+            set=[f"workload.arguments=--parallel {parallel}"],
+        )
+        communicated[parallel] = set(result.figures["collective_input_bytes"])
+    assert communicated == {"ddp": {"all_reduce"}, "fsdp": {"all_gather", "reduce_scatter"}}
+
+
 SENDING = """
 import torch, torch.distributed as dist
 dist.init_process_group("gloo")

@@ -345,6 +345,12 @@ def test_other_mistakes_are_errors(tmp_path: Path) -> None:
         run(tmp_path)
 
 
+@pytest.mark.parametrize(("words", "message"), [("", "missing"), ("?path=a&script=b.py", "both given")])
+def test_a_capture_or_a_script_is_needed(words: str, message: str) -> None:
+    with pytest.raises(InputError, match=f"path and script are {message}; expected one of them"):
+        astra_sim.simulate(workload=f"plugin:torch_capture{words}", platform=platform(2), compute=COMPUTE)
+
+
 def test_a_file_of_a_capture_is_recognised() -> None:
     path = EXAMPLES / "gpt_fsdp" / "rank_0.jsonl"
     result = astra_sim.simulate(workload=str(path), platform=platform(WORLD), compute=COMPUTE)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,10 +11,12 @@ import attrs
 from astra_sim import InputError, option
 from astra_sim.compute import MissingWork, Work
 from astra_sim.context import Context
+from astra_sim.errors import warn
 from astra_sim.graph import ExecutionGraph, Figure, NpuProgram, ProgramTimes
 from astra_sim.shapes import Attention, Gemm
 
-from astra_sim_torch.capture_file import RankCapture, load_captures
+from astra_sim_torch.capture_command import CaptureSettings, capture_ranks
+from astra_sim_torch.capture_file import RankCapture, load_captures, parse_capture
 from astra_sim_torch.memory import MOST_ROWS, DeviceMemory, MemoryFigures, over_time, peak_of
 from astra_sim_torch.program import TorchLayers, TorchRankProgram
 from astra_sim_torch.ranks import TorchRanks
@@ -22,13 +26,35 @@ from astra_sim_torch.ranks import TorchRanks
 class CaptureOptions:
     """Options of a captured step."""
 
-    path: str = option(help="folder that astra capture torch has written, or the file of one rank, which then represents all", path="path")
+    path: str | None = option(
+        None, help="folder that astra capture torch has written, or the file of one rank, which then represents all", path="path"
+    )
+    script: str | None = option(None, help="without path: script that is captured for the NPUs of the platform", path="path")
+    arguments: str = option("", help="arguments of the script, as in a shell")
+    python: str | None = option(None, help="Python that has torch, if it is not the one of astra")
+    step: int = option(2, minimum=1, help="step of the script that is captured")
+    item: float | None = option(None, help="value that .item() of a tensor of the script returns; none: an error")
+
+
+def _captures(options: CaptureOptions, npus: int) -> list[RankCapture]:
+    """The captures of a path, or those of a script, which is run for them. Raises InputError, and RunError if the script fails."""
+    if (options.path is None) == (options.script is None):
+        raise InputError("path and script are " + ("missing" if options.path is None else "both given") + "; expected one of them")
+    if options.path is not None:
+        return load_captures(options.path)
+    settings = CaptureSettings(world=npus, step=options.step, item=options.item, python=options.python or sys.executable)
+    texts = capture_ranks([str(options.script), *shlex.split(options.arguments)], None, settings)
+    captures = [parse_capture(text, f"{options.script}, rank {rank}") for rank, text in texts.items()]
+    for note in dict.fromkeys(note for each in captures for note in each.notes):
+        warn(note)
+    return sorted(captures, key=lambda each: each.rank)
 
 
 def torch_capture(options: CaptureOptions, context: Context) -> ExecutionGraph:
     """The graph of a capture. Raises InputError that names the file and the error."""
-    captures = load_captures(options.path)
-    world, npus = captures[0].world, context.platform.npus
+    npus = context.platform.npus
+    captures = _captures(options, npus)
+    world = captures[0].world
     if world != npus:
         raise InputError(f"{options.path}: captured for {world} ranks, the platform has {npus} NPUs; expected as many")
     ranks, layers, duration = TorchRanks(captures, context.platform), TorchLayers(), _TorchDurations(context)
