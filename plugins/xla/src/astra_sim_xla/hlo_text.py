@@ -199,11 +199,11 @@ def _frames(text: str) -> dict[int, str]:
             rows = {}
     files = {number: name.strip('"') for number, name in tables.get("FileNames", {}).items()}
     places: dict[int, str] = {}
-    for number, row in tables.get("FileLocations", {}).items():
-        file, line = re.search(r"file_name_id=(\d+)", row), re.search(r"\bline=(\d+)", row)
-        if file and line and int(file[1]) in files:
-            places[number] = f"{files[int(file[1])]}:{line[1]}"
-    matches = {number: re.search(r"file_location_id=(\d+)", row) for number, row in tables.get("StackFrames", {}).items()}
+    for number, location in tables.get("FileLocations", {}).items():
+        file, at = re.search(r"file_name_id=(\d+)", location), re.search(r"\bline=(\d+)", location)
+        if file and at and int(file[1]) in files:
+            places[number] = f"{files[int(file[1])]}:{at[1]}"
+    matches = {number: re.search(r"file_location_id=(\d+)", frame) for number, frame in tables.get("StackFrames", {}).items()}
     return {number: places[int(match[1])] for number, match in matches.items() if match and int(match[1]) in places}
 
 

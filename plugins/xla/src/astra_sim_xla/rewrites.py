@@ -169,7 +169,7 @@ def _combined_of(opcode: str, computation: Computation, module: Module, threshol
         while len(alike) > 1:
             chosen, alike = _first_set(alike, computation, threshold)
             if len(chosen) > 1:
-                computation = _joined(chosen, computation)
+                computation = _merged(chosen, computation)
     return computation
 
 
@@ -208,7 +208,7 @@ def _dependents(roots: Iterable[Instruction], computation: Computation) -> set[s
     return reached
 
 
-def _joined(parts: list[Instruction], computation: Computation) -> Computation:
+def _merged(parts: list[Instruction], computation: Computation) -> Computation:
     """The computation with one collective for some, whose results are its elements."""
     first = parts[0]
     name = f"{first.name}.combined"

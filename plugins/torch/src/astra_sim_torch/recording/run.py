@@ -62,6 +62,7 @@ def main(words: Sequence[str]) -> None:
 
 
 def _options(words: Sequence[str]) -> Any:
+    """The options of the recording, and the script with its arguments."""
     parser = argparse.ArgumentParser()
     for name, kind in (
         ("--world", int),
