@@ -23,6 +23,8 @@ class Basis(enum.StrEnum):
     """By itself on the target, whose clock and arbiters go on from part to part: the bound is an estimate."""
     SKEWED = "skewed"
     """Alone on the target, beginning on all NPUs at once, while in the run some come to it later: the bound is an estimate."""
+    OVERLAPPING = "overlapping"
+    """From what links have to carry besides, while others are under way on them: the bound is an estimate."""
     CONTINUED = "continued"
     """From three smaller sizes on the target: the bound is an estimate."""
     WHOLE = "whole"
@@ -66,7 +68,8 @@ class NetworkError:
     """The bounds of the makespan (picoseconds), compared with the whole run on the `target`.
 
     `asked` is the requested share of the makespan. `simulated_bytes` are those sent in the parts simulated on the target,
-    `run_bytes` those of the run.
+    `run_bytes` those of the run. `floor_ps` is a proved lower bound, by conservation: of each part only the time that its busiest link
+    needs for the bytes it carries; None if it was not worked out.
     """
 
     target: str
@@ -77,6 +80,7 @@ class NetworkError:
     parts: Sequence[Part]
     simulated_bytes: int = 0
     run_bytes: int = 0
+    floor_ps: int | None = None
 
     @property
     def width(self) -> float:
@@ -107,6 +111,7 @@ class NetworkError:
             "asked": self.asked,
             "lower_ns": self.lower_ps / PS_PER_NS,
             "upper_ns": self.upper_ps / PS_PER_NS,
+            "floor_ns": None if self.floor_ps is None else self.floor_ps / PS_PER_NS,
             "width": self.width,
             "proved": self.proved,
             "simulated_bytes": self.simulated_bytes,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
@@ -17,6 +18,7 @@ from astra_sim.schedule import Collective
 from astra_sim_network_auto.error import Basis, NetworkError, Part
 from astra_sim_network_auto.formula import FormulaNetwork
 from astra_sim_network_auto.measuring import Measuring, SliceTimes, sent_bytes
+from astra_sim_network_auto.mixes import Mixes
 from astra_sim_network_auto.options import AutoOptions
 from astra_sim_network_auto.slices import PartSlice, slices_of
 
@@ -57,9 +59,11 @@ class AutoNetwork(RefiningNetwork):
     def refine(self, simulations: Simulations) -> RunRecord:
         """The record of a run, with its `network_error` among its figures."""
         graph = simulations.graph
-        if simulations.alike and _is_sliceable(graph) and self._target.begin() == 0:  # else the run begins later
-            return self._by_slices(simulations)
-        return self._whole(simulations)
+        if not simulations.alike or self._target.begin() != 0:  # else the run begins later
+            return self._whole(simulations)
+        by_slices = self._by_slices(simulations) if _is_sliceable(graph) else None
+        by_kinds = self._by_kinds(simulations) if by_slices is None else None
+        return by_slices or by_kinds or self._whole(simulations)
 
     def _whole(self, simulations: Simulations) -> RunRecord:
         """The whole run on the target."""
@@ -69,15 +73,28 @@ class AutoNetwork(RefiningNetwork):
         whole = Part("the run", 1, ps, ps, ps, Basis.WHOLE)
         return self._with_error(record, [whole], 0, 0, sent_bytes(record, self.platform))
 
-    def _by_slices(self, simulations: Simulations) -> RunRecord:
-        """The run with the times of its slices."""
+    def _by_kinds(self, simulations: Simulations) -> RunRecord | None:
+        """The run with the times of its kinds of traffic; None if their bound is wider than asked, or none of them repeats."""
+        mixes = Mixes(simulations, self._target, partial(_state_ps, forgets=self._target.forgets))
+        if not mixes.repeats():
+            return None
+        mixed = mixes.bounded()
+        if mixed.width > self._asked:
+            return None
         self._ran_whole = False
+        record = simulations.final(mixed.graph, mixed.network)
+        below, above = mixed.ps - mixed.lower_ps, mixed.upper_ps - mixed.ps
+        return self._with_error(record, mixed.parts, below, above, mixed.simulated_bytes, mixed.floor_ps)
+
+    def _by_slices(self, simulations: Simulations) -> RunRecord | None:
+        """The run with the times of its slices; None if it is one slice."""
         graph = simulations.graph
         measuring = Measuring(simulations, self._target, self._part_bytes)
         operations = list(graph.operations)
         slices = [each.network_part() for each in slices_of(operations) if each.collectives]
         if len(slices) == 1 and not measuring.is_continued(slices[0]):
-            return self._whole(simulations)  # which is no more work, and certain
+            return None
+        self._ran_whole = False
         times = [measuring.times(each) for each in slices]
         for part, measured in zip(slices, times, strict=True):
             for place in range(part.begin, part.end):
@@ -90,7 +107,9 @@ class AutoNetwork(RefiningNetwork):
         above = sum(part.count * (part.most_ps - part.ps) for part in parts)
         return self._with_error(record, parts, below, above, sum(each.bytes for _, each in kinds.values()))
 
-    def _with_error(self, record: RunRecord, parts: Sequence[Part], below_ps: int, above_ps: int, simulated_bytes: int) -> RunRecord:
+    def _with_error(
+        self, record: RunRecord, parts: Sequence[Part], below_ps: int, above_ps: int, simulated_bytes: int, floor_ps: int | None = None
+    ) -> RunRecord:
         """A record with the error of its makespan, which may be so much smaller or larger."""
         makespan = record.finish_ps
         error = NetworkError(
@@ -102,6 +121,7 @@ class AutoNetwork(RefiningNetwork):
             parts=parts,
             simulated_bytes=simulated_bytes,
             run_bytes=sent_bytes(record, self.platform),
+            floor_ps=floor_ps,
         )
         self.doubts = error.doubts()
         return attrs.evolve(record, figures={**record.figures, **error.figures()})
@@ -180,6 +200,11 @@ def _priced(operation: Operation, duration_ps: int) -> Operation:
     return attrs.evolve(operation, priced_ps=max(0, duration_ps - operation.update_ps), unit=Unit.NONE)
 
 
+def _state_ps(ps: int, forgets: bool) -> int:
+    """By how many picoseconds a time on the target may differ in the run, from its state."""
+    return 0 if forgets else max(_STATE_PS, int(_STATE * ps))
+
+
 def _part_of(part: PartSlice, times: SliceTimes, count: int, forgets: bool) -> Part:
     """A kind of slices, and the error bound of a slice in the run.
 
@@ -187,8 +212,7 @@ def _part_of(part: PartSlice, times: SliceTimes, count: int, forgets: bool) -> P
     way twice as much is allowed for. If the network does not forget, its clock and its arbiters are not as in a run of the slice alone.
     """
     beyond = 2 * times.skew_ps
-    if not forgets:
-        beyond += max(_STATE_PS, int(_STATE * times.ps))
+    beyond += _state_ps(times.ps, forgets)
     least, most = min(times.least_ps, times.ps) - beyond, max(times.most_ps, times.ps) + beyond
     if times.continued:
         basis = Basis.CONTINUED

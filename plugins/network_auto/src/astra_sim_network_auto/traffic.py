@@ -1,0 +1,165 @@
+"""The kinds of communication of a graph: each collective of groups that issue it together, and the messages of each program."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Hashable, Iterable, Iterator, Sequence
+
+import attrs
+from astra_sim.graph import Communicate, Compute, ExecutionGraph, NpuProgram, Operation, Receive, Send
+from astra_sim.platform import LogicalDimension
+from astra_sim.rows import Rows, kinds_of
+from astra_sim.schedule import rank
+
+
+@attrs.frozen(eq=False)
+class TrafficKind:
+    """Communication that is measured at once: an operation that waits for nothing, and the NPUs that issue it.
+
+    A collective is that of all groups of some `programs` (by number) that have members in common; a message that of one program, and
+    `groups` are those, or as many messages.
+    """
+
+    operation: Communicate | Send
+    npus: tuple[int, ...]
+    programs: frozenset[int]
+    groups: int = 1
+
+    @property
+    def name(self) -> str:
+        """Describe it."""
+        operation = self.operation
+        what = f"1 x {operation.collective}" if isinstance(operation, Communicate) else "1 x message"
+        return f"{what} of {operation.bytes} bytes"
+
+    def alone(self, graph: ExecutionGraph, npus: int) -> ExecutionGraph:
+        """A graph of it alone, on a platform of `npus` NPUs: its NPUs issue it at once, the others do nothing."""
+        if isinstance(self.operation, Send):
+            return self._messages(graph, self.operation, npus)
+        members = set(self.npus)
+        idle: list[Operation] = [Compute((), 0)]
+        others = tuple(npu for npu in range(npus) if npu not in members)
+        own, rest = [self.operation], idle
+        if 0 not in members:
+            own, rest, others = idle, [self.operation], self.npus
+        return ExecutionGraph(own, graph.dimensions, (), others=(NpuProgram(rest, others),) if others else ())
+
+    def _messages(self, graph: ExecutionGraph, send: Send, npus: int) -> ExecutionGraph:
+        """A graph in which each of its NPUs sends a message; every NPU has a program of its own, so that the times of each are kept."""
+        operations: dict[int, list[Operation]] = {npu: [send] for npu in self.npus}
+        for npu in self.npus:
+            operations.setdefault(send.to.of(npu, npus), []).append(Receive((), rank(npu), send.bytes, send.tag))
+        first = operations.pop(0, [Compute((), 0)])
+        others = [NpuProgram(own, (npu,)) for npu, own in sorted(operations.items())]
+        return ExecutionGraph(first, graph.dimensions, (), others=(*others, *_idle(operations, npus)))
+
+
+def _idle(busy: Container[int], npus: int) -> Iterator[NpuProgram]:
+    """The program of NPUs but 0 that have nothing to do."""
+    idle = tuple(npu for npu in range(1, npus) if npu not in busy)
+    if idle:
+        yield NpuProgram([Compute((), 0)], idle)
+
+
+class Traffic:
+    """The kinds of communication of a graph on `npus` NPUs.
+
+    `programs` are the sequences of operations, each once, with the NPUs that run it.
+    """
+
+    def __init__(self, graph: ExecutionGraph, npus: int) -> None:
+        self.programs: list[tuple[Sequence[Operation], tuple[int, ...]]] = []
+        self.kinds: list[TrafficKind] = []
+        self._number_of: dict[tuple[int, int], int] = {}
+        members: dict[int, list[int]] = {}
+        programs = graph.programs(npus)
+        for program in programs:
+            members.setdefault(id(program.operations), []).extend(program.npus)
+        of_id = {id(program.operations): program.operations for program in programs}
+        self.programs = [(of_id[key], tuple(numbers)) for key, numbers in members.items()]
+        self._add_collectives(graph.dimensions)
+        self._add_messages()
+
+    def number(self, program: int, kind: int) -> int | None:
+        """The number of the traffic of a kind of operations (`kinds_of`) of a program; None if it sends nothing."""
+        return self._number_of.get((program, kind))
+
+    def instances(self) -> int:
+        """How many operations of all programs communicate."""
+        total = 0
+        for number, (operations, _) in enumerate(self.programs):
+            places = operations.kind_of if isinstance(operations, Rows) else range(len(operations))
+            total += sum((number, kind) in self._number_of for kind in places)
+        return total
+
+    def _of(self, cls: type) -> Iterator[tuple[int, int, Operation]]:
+        """The operations of a class that send something: program, kind, operation."""
+        for program, (operations, _) in enumerate(self.programs):
+            for kind, operation in enumerate(kinds_of(operations)):
+                if isinstance(operation, cls) and operation.bytes:  # type: ignore[attr-defined]
+                    yield program, kind, operation
+
+    def _add_collectives(self, dimensions: Sequence[LogicalDimension]) -> None:
+        alike: dict[Hashable, list[tuple[int, int, Communicate]]] = {}
+        for program, kind, operation in self._of(Communicate):
+            assert isinstance(operation, Communicate)
+            alike.setdefault(content(operation), []).append((program, kind, operation))
+        for entries in alike.values():
+            operation = entries[0][2]
+            places: dict[int, list[int]] = {}
+            for program, kind, _ in entries:
+                places.setdefault(program, []).append(kind)
+            groups = {program: _groups(operation, self.programs[program][1], dimensions) for program in places}
+            for together in _with_common(groups):
+                count = len(set[int]().union(*(groups[program] for program in together)))
+                number = self._add(alone(operation), together, count)
+                self._number_of.update({(program, kind): number for program in together for kind in places[program]})
+
+    def _add_messages(self) -> None:
+        known: dict[Hashable, int] = {}
+        for program, kind, operation in self._of(Send):
+            assert isinstance(operation, Send)
+            key = program, operation.to, operation.bytes
+            if key not in known:
+                message = Send((), operation.to, operation.bytes, unit=operation.unit)
+                known[key] = self._add(message, {program}, len(self.programs[program][1]))
+            self._number_of[program, kind] = known[key]
+
+    def _add(self, operation: Communicate | Send, programs: Iterable[int], groups: int) -> int:
+        numbers = frozenset(programs)
+        npus = sorted(npu for program in numbers for npu in self.programs[program][1])
+        self.kinds.append(TrafficKind(operation, tuple(npus), numbers, groups))
+        return len(self.kinds) - 1
+
+
+def content(operation: Communicate) -> Hashable:
+    """What the time of a collective depends on, if it runs alone."""
+    return operation.collective, operation.bytes, operation.dimensions, operation.group, operation.algorithm, operation.urgent
+
+
+def alone(operation: Communicate) -> Communicate:
+    """A collective that waits for nothing, and ends with its last chunk."""
+    return attrs.evolve(operation, after=(), update_ps=0, layer=-1, blocking=False)
+
+
+def _groups(operation: Communicate, npus: Sequence[int], dimensions: Sequence[LogicalDimension]) -> set[int]:
+    """The groups in which NPUs issue a collective, by their lowest NPU."""
+    if operation.group is not None:
+        return {min(operation.group)}
+    involved = [dimensions[number] for number in operation.dimensions]
+    return {npu - sum((npu // each.stride) % each.size * each.stride for each in involved) for npu in npus}
+
+
+def _with_common(groups: dict[int, set[int]]) -> list[set[int]]:
+    """Programs that have groups in common, if only through others."""
+    result: list[tuple[set[int], set[int]]] = []
+    for program, own in groups.items():
+        programs, members = {program}, set(own)
+        apart = []
+        for others, theirs in result:
+            if members & theirs:
+                programs |= others
+                members |= theirs
+            else:
+                apart.append((others, theirs))
+        result = [*apart, (programs, members)]
+    return [programs for programs, _ in result]

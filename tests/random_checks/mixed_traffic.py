@@ -1,0 +1,107 @@
+"""Random pipelines on random fabrics by the network `auto`: the whole run on packets or flows lies within the bound of its error.
+
+Stages send activations and gradients to each other while their NPUs reduce over tensor ranks, and the replicas of a stage sum gradients
+beside the last backward passes. An upper bound is an estimate there, so a case is wrong where the whole run lies outside by more than
+`BEYOND` of its time. No run may take less than what its busiest links need (`floor_ns`), which is proved.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from astra_sim import simulate
+from astra_sim.graph import Communicate, Compute, ExecutionGraph, NpuProgram, Operation, Pass, Receive, Send
+from astra_sim.platform import LogicalDimension
+from astra_sim.schedule import Collective, shift
+
+IN_TESTS = 6
+IN_NIGHTLY = 300
+BEYOND = 0.003
+FABRICS = (
+    "ring?size=8&links=2",
+    "switch?size=8",
+    "torus?sizes=2,4",
+    "mesh?sizes=2,4",
+    "fat_tree?arity=2&levels=3",
+    "clos?npus=16&leaf_npus=4",
+    "torus?sizes=4,4",
+    "clos?npus=16&leaf_npus=4&oversubscription=2",
+)
+
+
+def check(seed: int, folder: Path) -> list[str]:
+    """Run the case of a seed."""
+    parts, error = case(seed)
+    target, asked = error
+    auto = simulate(network={"plugin": "auto", "target": target, "error": asked}, **parts)
+    whole = simulate(network=f"plugin:{target}", **parts)
+    return differences(auto.figures["network_error"], whole.finish_ns, f"seed {seed}, {parts['platform']} on {target}, error {asked}")
+
+
+def differences(error: dict[str, Any], whole_ns: float, what: str) -> list[str]:
+    """What does not hold of an error bound, beside the time of the whole run."""
+    wrong = []
+    if not error["lower_ns"] - BEYOND * whole_ns <= whole_ns <= error["upper_ns"] + BEYOND * whole_ns:
+        wrong.append(f"{what}: {whole_ns} ns, not within {error['lower_ns']} and {error['upper_ns']}")
+    if error["floor_ns"] is not None and whole_ns < error["floor_ns"]:
+        wrong.append(f"{what}: {whole_ns} ns, less than the proved {error['floor_ns']}")
+    return wrong
+
+
+def case(seed: int) -> tuple[dict[str, Any], tuple[str, str]]:
+    """The parts of an experiment, and its target and the error that is asked for."""
+    random = Random(seed)
+    link = f"link_bandwidth_gb_per_s={random.choice((25, 50, 100))}&link_latency_ns={random.choice((100, 500, 1000))}"
+    fabric = random.choice((*FABRICS, "dgx_h100?nodes=2"))
+    npus = 8 if "8" in fabric.split("?")[1] or "2,4" in fabric or "levels=3" in fabric else 16
+    parts = {
+        "workload": pipeline(random, npus),
+        "platform": f"plugin:{fabric}" if fabric.startswith("dgx") else f"plugin:{fabric}&{link}",
+        "system": f"plugin:{random.choice(('astra1', 'astra2'))}",
+    }
+    return parts, (random.choice(("packet", "packet", "flow")), random.choice(("1%", "3%")))
+
+
+def pipeline(random: Random, npus: int) -> ExecutionGraph:
+    """A pipeline whose stages have tensor ranks and replicas, in the order of GPipe."""
+    tensor, stages = random.choice((1, 2, 4)), random.choice((1, 2, 4, 8))
+    while tensor * stages > npus:
+        stages //= 2
+    replicas = npus // tensor // stages
+    dimensions = (LogicalDimension(tensor, 1, None, "tp"), LogicalDimension(replicas, tensor, None, "dp"))
+    compute = random.choice((5, 50, 300)) * 1_000_000
+    size, reduced, gradients = (int(2 ** random.uniform(12, 19)) for _ in range(3))
+    batches, layers = random.randint(1, 6), random.randint(1, 3)
+    stride = tensor * replicas
+    programs = []
+    for stage in range(stages):
+        operations: list[Operation] = []
+
+        def add(operation: Operation, operations: list[Operation] = operations) -> int:
+            operations.append(operation)
+            return len(operations) - 1
+
+        def collective(after: tuple[int, ...], size: int, dimension: int, add: Any = add) -> int:
+            what = Collective.ALL_REDUCE if dimension or size % 2 else Collective.ALL_GATHER
+            return int(add(Communicate(after, what, size, (dimension,), 0, Pass.FORWARD)))
+
+        last: tuple[int, ...] = ()
+        for forward in (True, False):
+            begins, ends = (0, stages - 1) if forward else (stages - 1, 0)
+            towards = stride if forward else -stride
+            for batch in range(batches):
+                if stage != begins:
+                    last = (*last, add(Receive((), shift(-towards), size, tag=int(forward))))
+                for _ in range(layers):
+                    last = (add(Compute(last, compute if forward else 2 * compute)),)
+                    if tensor > 1:
+                        last = (collective(last, reduced, 0),)
+                    if not forward and batch == batches - 1 and replicas > 1:
+                        collective(last, gradients, 1)
+                if stage != ends:
+                    add(Send(last, shift(towards), size, tag=int(forward)))
+        programs.append(operations)
+    others = tuple(NpuProgram(own, range(stage * stride, (stage + 1) * stride)) for stage, own in enumerate(programs) if stage)
+    return ExecutionGraph(programs[0], dimensions, ("l",), others=others)
