@@ -12,9 +12,9 @@ from random import Random
 from typing import Any
 
 from astra_sim import simulate
-from astra_sim.graph import Communicate, Compute, ExecutionGraph, NpuProgram, Operation, Pass, Receive, Send
-from astra_sim.platform import LogicalDimension
-from astra_sim.schedule import Collective, shift
+from astra_sim.graph import ExecutionGraph
+
+from support.pipelines import pipeline
 
 IN_TESTS = 6
 IN_NIGHTLY = 300
@@ -57,51 +57,18 @@ def case(seed: int) -> tuple[dict[str, Any], tuple[str, str]]:
     fabric = random.choice((*FABRICS, "dgx_h100?nodes=2"))
     npus = 8 if "8" in fabric.split("?")[1] or "2,4" in fabric or "levels=3" in fabric else 16
     parts = {
-        "workload": pipeline(random, npus),
+        "workload": _pipeline(random, npus),
         "platform": f"plugin:{fabric}" if fabric.startswith("dgx") else f"plugin:{fabric}&{link}",
         "system": f"plugin:{random.choice(('astra1', 'astra2'))}",
     }
     return parts, (random.choice(("packet", "packet", "flow")), random.choice(("1%", "3%")))
 
 
-def pipeline(random: Random, npus: int) -> ExecutionGraph:
-    """A pipeline whose stages have tensor ranks and replicas, in the order of GPipe."""
+def _pipeline(random: Random, npus: int) -> ExecutionGraph:
     tensor, stages = random.choice((1, 2, 4)), random.choice((1, 2, 4, 8))
     while tensor * stages > npus:
         stages //= 2
-    replicas = npus // tensor // stages
-    dimensions = (LogicalDimension(tensor, 1, None, "tp"), LogicalDimension(replicas, tensor, None, "dp"))
-    compute = random.choice((5, 50, 300)) * 1_000_000
-    size, reduced, gradients = (int(2 ** random.uniform(12, 19)) for _ in range(3))
+    compute_ps = random.choice((5, 50, 300)) * 1_000_000
+    message, reduced, gradients = (int(2 ** random.uniform(12, 19)) for _ in range(3))
     batches, layers = random.randint(1, 6), random.randint(1, 3)
-    stride = tensor * replicas
-    programs = []
-    for stage in range(stages):
-        operations: list[Operation] = []
-
-        def add(operation: Operation, operations: list[Operation] = operations) -> int:
-            operations.append(operation)
-            return len(operations) - 1
-
-        def collective(after: tuple[int, ...], size: int, dimension: int, add: Any = add) -> int:
-            what = Collective.ALL_REDUCE if dimension or size % 2 else Collective.ALL_GATHER
-            return int(add(Communicate(after, what, size, (dimension,), 0, Pass.FORWARD)))
-
-        last: tuple[int, ...] = ()
-        for forward in (True, False):
-            begins, ends = (0, stages - 1) if forward else (stages - 1, 0)
-            towards = stride if forward else -stride
-            for batch in range(batches):
-                if stage != begins:
-                    last = (*last, add(Receive((), shift(-towards), size, tag=int(forward))))
-                for _ in range(layers):
-                    last = (add(Compute(last, compute if forward else 2 * compute)),)
-                    if tensor > 1:
-                        last = (collective(last, reduced, 0),)
-                    if not forward and batch == batches - 1 and replicas > 1:
-                        collective(last, gradients, 1)
-                if stage != ends:
-                    add(Send(last, shift(towards), size, tag=int(forward)))
-        programs.append(operations)
-    others = tuple(NpuProgram(own, range(stage * stride, (stage + 1) * stride)) for stage, own in enumerate(programs) if stage)
-    return ExecutionGraph(programs[0], dimensions, ("l",), others=others)
+    return pipeline(npus, tensor, stages, batches, layers, compute_ps, message, reduced, gradients)

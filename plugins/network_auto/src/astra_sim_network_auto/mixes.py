@@ -6,7 +6,6 @@ anything else; where kinds that share links are under way at once, it may take l
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -24,6 +23,9 @@ from astra_sim_network_auto.traffic import Traffic, TrafficKind, alone, content
 
 Margin = Callable[[int], int]
 """How much a time may differ in the run, if the network's state goes on from part to part (picoseconds of picoseconds)."""
+
+_ROUNDS = 2
+"""How often delays are worked out with those of before."""
 
 
 class PricedMessages(FormulaNetwork):
@@ -54,12 +56,14 @@ class PricedMessages(FormulaNetwork):
 class Measured:
     """Traffic alone on the target, in picoseconds: until the last NPU, and the first one, has ended. `busy` is the time of each link.
 
+    `apart_ps` is the time after its last NPU has come, if they come one after the other, or at once if that takes longer.
     `bytes` are those that it sent. If it is messages, `each_ps` are their times, by the NPU that sends, and `range_ps` the least and
     the most time of those with a like route: which of them waits for which others depends on the moments at which they come.
     """
 
     ps: int
     least_ps: int
+    apart_ps: int
     busy: Mapping[Link, int]
     bytes: int
     each_ps: Mapping[int, int]
@@ -85,7 +89,7 @@ class _Price(NamedTuple):
     def most(cls, measured: Measured, margin: Margin) -> _Price:
         """NPUs that others wait for may have ended as much later as they are apart."""
         each = {npu: most + margin(most) for npu, (_, most) in measured.range_ps.items()}
-        return cls(2 * measured.ps - measured.least_ps + margin(measured.ps), each)
+        return cls(measured.apart_ps + measured.ps - measured.least_ps + margin(measured.ps), each)
 
 
 def _keeper() -> tuple[list[ProgramTimes], Callable[[Sequence[ProgramTimes], int], dict[str, Any]]]:
@@ -117,11 +121,6 @@ class MixedRun:
     parts: list[Part]
     simulated_bytes: int
 
-    @property
-    def width(self) -> float:
-        """The width of the bound as a share of the makespan."""
-        return (self.upper_ps - self.lower_ps) / self.ps if self.ps else math.inf
-
 
 class Mixes:
     """Bounds runs of a graph on a target network by the times of its parts."""
@@ -147,8 +146,11 @@ class Mixes:
         most = [_Price.most(each, self._margin) for each in measured]
         _, _, lower = self._run(least)
         _, late, upper = self._run(most)
-        links = SharedLinks(kinds, [{link: time / max(1, each.ps) for link, time in each.busy.items()} for each in measured])
-        delay = max(links.delay_ps(passages), links.delay_ps(late))
+        links = SharedLinks([each.busy.keys() for each in measured], [kind.programs for kind in kinds])
+        # What is late may meet what it would else miss, and is later for it: twice around, from the doubt about the times alone.
+        delay, doubt = 0, upper - lower
+        for _ in range(_ROUNDS):
+            delay = max(links.delay_ps(passages, doubt + delay), links.delay_ps(late, doubt + delay))
         parts = [
             Part(kind.name, count, each.ps, low.ps, high.ps, Basis.SKEWED if each.least_ps < each.ps else Basis.SIMULATED)
             for kind, each, low, high, count in zip(kinds, measured, least, most, counts, strict=True)
@@ -181,17 +183,24 @@ class Mixes:
             each = {npu: max(0, time - _sent(without)[npu]) for npu, time in _sent(seen).items()}
             ranges = self._ranges(kind.operation, each)
             least = max(least for least, _ in ranges.values())
-            return Measured(max(each.values()), least, busy, sum(record.payload), each, ranges)
+            longest = max(each.values())
+            return Measured(longest, least, longest, busy, sum(record.payload), each, ranges)
         ends = record.npu_end_ps
         if len(ends) == self._npus:
             ends = [ends[npu] for npu in kind.npus]
         size = sum(record.payload) * (self._npus if len(record.npu_end_ps) == 1 else 1)
-        return Measured(spent, min(spent, min(ends) - record.start_ps), busy, size, {}, {})
+        spread, last = kind.apart(self._simulations.graph, self._npus, spent // 2)
+        apart = self._simulations.run(spread, self._target)
+        slowest = max(spent, apart.finish_ps - apart.start_ps - last)
+        return Measured(spent, min(spent, min(ends) - record.start_ps), slowest, busy, size, {}, {})
 
     def _ranges(self, send: Send, each: Mapping[int, int]) -> dict[int, tuple[int, int]]:
         """For each message the least and the most time of those with a like route."""
-        routes = {npu: self._target.route(npu, send.to.of(npu, self._npus)) for npu in each}
-        times: dict[Route, list[int]] = {}
+        platform = self._target.platform
+        ends = {npu: send.to.of(npu, self._npus) for npu in each}
+        # By the first and the last dimension that they enter: messages of one node differ from those between nodes.
+        routes = {npu: (platform.route(npu, end, True), platform.route(npu, end, False)) for npu, end in ends.items()}
+        times: dict[tuple[Route, Route], list[int]] = {}
         for npu, time in each.items():
             times.setdefault(routes[npu], []).append(time)
         return {npu: (min(times[route]), max(times[route])) for npu, route in routes.items()}
@@ -215,13 +224,13 @@ class Mixes:
 
     # -- The run with their times --------------------------------------------------------------------------------------
 
-    def _run(self, prices: Sequence[_Price]) -> tuple[list[int], list[Passage], int]:
+    def _run(self, prices: Sequence[_Price]) -> tuple[list[int], Counter[Passage], int]:
         """The run with the time of each kind: how often each is in it, its passages, and the makespan."""
         seen, keep = _keeper()
         graph = self._priced(prices, keep)
         record = self._simulations.run(graph, self._messages(prices))
         number_of = {id(program.operations): number for number, program in enumerate(graph.programs(self._npus))}
-        counts, passages = [0] * len(prices), []
+        counts, passages = [0] * len(prices), Counter[Passage]()
         numbers = [next(place for place, (own, _) in enumerate(self.traffic.programs) if own is program.operations)
                    for program in self._simulations.graph.programs(self._npus)]  # fmt: skip
         for program in seen:
@@ -230,6 +239,7 @@ class Mixes:
             operations = program.program.operations
             places = operations.kind_of if isinstance(operations, Rows) else range(len(operations))
             rows = kinds_of(operations)
+            own: Counter[Passage] = Counter()
             for place, kind in enumerate(places):
                 traffic = self.traffic.number(number, kind)
                 if traffic is None:
@@ -238,9 +248,10 @@ class Mixes:
                 operation, end = rows[kind], program.ended_ps[place]
                 if isinstance(operation, Communicate):
                     end -= operation.update_ps
-                    passages.append(Passage(end - prices[traffic].ps, end, traffic))
+                    own[Passage(end - prices[traffic].ps, end, traffic)] += 1
                 else:
-                    passages.append(Passage(begun.get(place, end - prices[traffic].ps), end, traffic))
+                    own[Passage(begun.get(place, end - prices[traffic].ps), end, traffic)] += 1
+            passages |= own  # several programs have seen one collective
         return counts, passages, record.finish_ps - record.start_ps
 
     def _messages(self, prices: Sequence[_Price]) -> PricedMessages:

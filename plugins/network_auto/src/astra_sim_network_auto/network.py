@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import attrs
 from astra_sim import InputError
@@ -38,11 +38,20 @@ def auto_network(options: AutoOptions, platform: Platform, networks: Callable[[s
     return AutoNetwork(target, options.target, options.share, options.part_bytes)
 
 
+class _Answer(NamedTuple):
+    """A run by its parts."""
+
+    record: RunRecord
+    error: NetworkError
+
+
 class AutoNetwork(RefiningNetwork):
     """Runs on a `target` network in parts.
 
     A program that all NPUs run falls into slices that nothing overlaps (`slices`). Each kind of slice is simulated once on the target; the
-    run is that of the program with the times of its slices. As an `EventNetwork` it is the target itself.
+    run is that of the program with the times of its slices. Other runs are bounded by the times of their kinds of traffic (`mixes`). A run
+    of which the bound is wider than asked is simulated whole unless it sends more than `part_bytes`. As an `EventNetwork` it is the
+    target itself.
     """
 
     def __init__(self, target: EventNetwork, name: str, asked: float, part_bytes: int) -> None:
@@ -61,9 +70,12 @@ class AutoNetwork(RefiningNetwork):
         graph = simulations.graph
         if not simulations.alike or self._target.begin() != 0:  # else the run begins later
             return self._whole(simulations)
-        by_slices = self._by_slices(simulations) if _is_sliceable(graph) else None
-        by_kinds = self._by_kinds(simulations) if by_slices is None else None
-        return by_slices or by_kinds or self._whole(simulations)
+        answer = self._by_slices(simulations) if _is_sliceable(graph) else None
+        answer = answer or self._by_kinds(simulations)
+        if answer is None or (answer.error.width > self._asked and answer.error.run_bytes <= self._part_bytes):
+            return self._whole(simulations)
+        self._ran_whole = False
+        return self._answered(*answer)
 
     def _whole(self, simulations: Simulations) -> RunRecord:
         """The whole run on the target."""
@@ -71,22 +83,19 @@ class AutoNetwork(RefiningNetwork):
         record = simulations.final(simulations.graph, self._target)
         ps = record.finish_ps - record.start_ps
         whole = Part("the run", 1, ps, ps, ps, Basis.WHOLE)
-        return self._with_error(record, [whole], 0, 0, sent_bytes(record, self.platform))
+        return self._answered(record, self._error(record, [whole], 0, 0, sent_bytes(record, self.platform)))
 
-    def _by_kinds(self, simulations: Simulations) -> RunRecord | None:
-        """The run with the times of its kinds of traffic; None if their bound is wider than asked, or none of them repeats."""
+    def _by_kinds(self, simulations: Simulations) -> _Answer | None:
+        """The run with the times of its kinds of traffic; None if hardly any of them repeats."""
         mixes = Mixes(simulations, self._target, partial(_state_ps, forgets=self._target.forgets))
         if not mixes.repeats():
             return None
         mixed = mixes.bounded()
-        if mixed.width > self._asked:
-            return None
-        self._ran_whole = False
         record = simulations.final(mixed.graph, mixed.network)
         below, above = mixed.ps - mixed.lower_ps, mixed.upper_ps - mixed.ps
-        return self._with_error(record, mixed.parts, below, above, mixed.simulated_bytes, mixed.floor_ps)
+        return _Answer(record, self._error(record, mixed.parts, below, above, mixed.simulated_bytes, mixed.floor_ps))
 
-    def _by_slices(self, simulations: Simulations) -> RunRecord | None:
+    def _by_slices(self, simulations: Simulations) -> _Answer | None:
         """The run with the times of its slices; None if it is one slice."""
         graph = simulations.graph
         measuring = Measuring(simulations, self._target, self._part_bytes)
@@ -94,7 +103,6 @@ class AutoNetwork(RefiningNetwork):
         slices = [each.network_part() for each in slices_of(operations) if each.collectives]
         if len(slices) == 1 and not measuring.is_continued(slices[0]):
             return None
-        self._ran_whole = False
         times = [measuring.times(each) for each in slices]
         for part, measured in zip(slices, times, strict=True):
             for place in range(part.begin, part.end):
@@ -105,14 +113,14 @@ class AutoNetwork(RefiningNetwork):
         parts = [_part_of(part, each, counts[number], self._target.forgets) for number, (part, each) in kinds.items()]
         below = sum(part.count * (part.ps - part.least_ps) for part in parts)
         above = sum(part.count * (part.most_ps - part.ps) for part in parts)
-        return self._with_error(record, parts, below, above, sum(each.bytes for _, each in kinds.values()))
+        return _Answer(record, self._error(record, parts, below, above, sum(each.bytes for _, each in kinds.values())))
 
-    def _with_error(
+    def _error(
         self, record: RunRecord, parts: Sequence[Part], below_ps: int, above_ps: int, simulated_bytes: int, floor_ps: int | None = None
-    ) -> RunRecord:
-        """A record with the error of its makespan, which may be so much smaller or larger."""
+    ) -> NetworkError:
+        """The error of the makespan of a record, which may be so much smaller or larger."""
         makespan = record.finish_ps
-        error = NetworkError(
+        return NetworkError(
             target=self._name,
             asked=self._asked,
             makespan_ps=makespan,
@@ -123,6 +131,9 @@ class AutoNetwork(RefiningNetwork):
             run_bytes=sent_bytes(record, self.platform),
             floor_ps=floor_ps,
         )
+
+    def _answered(self, record: RunRecord, error: NetworkError) -> RunRecord:
+        """The record with its error among its figures."""
         self.doubts = error.doubts()
         return attrs.evolve(record, figures={**record.figures, **error.figures()})
 

@@ -16,7 +16,8 @@ class AutoOptions:
         1 << 36,
         minimum=1 << 30,
         unit="bytes",
-        help="parts in which NPUs send more in all are simulated at three smaller sizes, and continued to theirs",
+        help="the most that NPUs send in all in a part that is simulated: larger ones are simulated at three smaller sizes, and continued"
+        " to theirs, and a run that is not known as well as asked is simulated whole up to that size",
     )
 
     @property

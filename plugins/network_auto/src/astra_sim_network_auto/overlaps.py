@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import NamedTuple
-
-from astra_sim_network_auto.traffic import TrafficKind
 
 Link = tuple[int, str, str]
 """A link: its dimension, and the names of its ends."""
@@ -21,56 +19,52 @@ class Passage(NamedTuple):
 
 
 class SharedLinks:
-    """The rates at which kinds of traffic may delay each other, from their share of the time of each link while they are alone.
+    """Which kinds of traffic can delay each other: those that share a link. A kind of which no link is known shares all.
 
-    While several are under way, a link has as much more to carry than one of them as the shares of the others add up to: if it serves
-    someone whenever anyone waits, they end at most so much later.
+    While several are under way on one link, each of them may stand still for as long as the others take: the messages of one wait for
+    bursts of another, and a collective for its slowest message. `programs` are the numbers of those that have a kind.
     """
 
-    def __init__(self, kinds: Sequence[TrafficKind], loads: Sequence[Mapping[Link, float]]) -> None:
-        self._kinds = kinds
-        self._loads = loads
-        self._pairs: dict[tuple[int, int], float] = {}
-        self._rates: dict[tuple[int, ...], float] = {}
+    def __init__(self, links: Sequence[Set[Link]], programs: Sequence[Set[int]]) -> None:
+        self._links = links
+        self._programs = programs
+        self._most: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {}
 
-    def delay_ps(self, passages: Iterable[Passage]) -> int:
-        """The longest time by which waiting can put off the end of all passages."""
-        moments: list[tuple[int, int, int]] = []
-        for passage in set(passages):
-            moments += [(passage.begin_ps, 1, passage.kind), (passage.end_ps, -1, passage.kind)]
+    def delay_ps(self, passages: Mapping[Passage, int], late_ps: int = 0) -> int:
+        """The longest time by which waiting can put off the end of all passages: that of one's rivals while it is under way, added up.
+
+        Passages of one program keep their distances; those of others may come up to `late_ps` later than they do here, and meet
+        some that they do not meet now.
+        """
+        moments: list[tuple[int, int, int, int]] = []
+        for passage, count in passages.items():
+            moments += [(passage.begin_ps, 0, count, passage.kind), (passage.end_ps, 0, -count, passage.kind)]
+            if late_ps:
+                moments += [(passage.end_ps, 1, count, passage.kind), (passage.end_ps + late_ps, 1, -count, passage.kind)]
         moments.sort()
-        under_way: Counter[int] = Counter()
-        before, total = 0, 0.0
-        for time, change, kind in moments:
-            if time > before and len(under_way):
-                total += (time - before) * self._rate(under_way)
+        under_way, late = both = Counter[int](), Counter[int]()
+        before = total = 0
+        for time, which, change, kind in moments:
+            if time > before and under_way:
+                total += (time - before) * self._rivals(under_way, late)
             before = time
-            under_way[kind] += change
-            if not under_way[kind]:
-                del under_way[kind]
-        return round(total)
+            both[which][kind] += change
+            if not both[which][kind]:
+                del both[which][kind]
+        return total
 
-    def _rate(self, under_way: Counter[int]) -> float:
-        key = tuple(sorted(under_way.elements()))
-        if key not in self._rates:
-            self._rates[key] = max(
-                sum(self._pair(key[place], other) for number, other in enumerate(key) if number != place) for place in range(len(key))
+    def _rivals(self, under_way: Counter[int], late: Counter[int]) -> int:
+        """How many others share links with one of those under way: the most."""
+        key = tuple(sorted(under_way.elements())), tuple(sorted(late.elements()))
+        if key not in self._most:
+            self._most[key] = max(
+                sum(self._share(one, other) for other in key[0])
+                - 1
+                + sum(self._share(one, other) for other in key[1] if self._programs[one].isdisjoint(self._programs[other]))
+                for one in under_way
             )
-        return self._rates[key]
+        return self._most[key]
 
-    def _pair(self, one: int, other: int) -> float:
-        """The share of its time for which a kind may hold up another one: on the link where that is most."""
-        key = min(one, other), max(one, other)
-        if key not in self._pairs:
-            self._pairs[key] = self._shared(*key)
-        return self._pairs[key]
-
-    def _shared(self, one: int, other: int) -> float:
-        ours, theirs = self._loads[one], self._loads[other]
-        if not ours or not theirs:  # the network knows no links
-            return 1.0
-        shared = [min(share, theirs[link]) for link, share in ours.items() if link in theirs]
-        if not shared:
-            return 0.0
-        # Collectives of one NPU may go one after the other, chunk by chunk, even if they leave links idle.
-        return 1.0 if self._kinds[one].programs & self._kinds[other].programs else max(shared)
+    def _share(self, one: int, other: int) -> bool:
+        ours, theirs = self._links[one], self._links[other]
+        return one == other or not ours or not theirs or not ours.isdisjoint(theirs)

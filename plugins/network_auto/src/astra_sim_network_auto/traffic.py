@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Container, Hashable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 import attrs
 from astra_sim.graph import Communicate, Compute, ExecutionGraph, NpuProgram, Operation, Receive, Send
 from astra_sim.platform import LogicalDimension
 from astra_sim.rows import Rows, kinds_of
 from astra_sim.schedule import rank
+
+_GOLDEN = (5**0.5 - 1) / 2
+_Sends = TypeVar("_Sends", Communicate, Send)
 
 
 @attrs.frozen(eq=False)
@@ -38,9 +42,10 @@ class TrafficKind:
         members = set(self.npus)
         idle: list[Operation] = [Compute((), 0)]
         others = tuple(npu for npu in range(npus) if npu not in members)
-        own, rest = [self.operation], idle
+        issued: list[Operation] = [self.operation]
+        own, rest = issued, idle
         if 0 not in members:
-            own, rest, others = idle, [self.operation], self.npus
+            own, rest, others = idle, issued, self.npus
         return ExecutionGraph(own, graph.dimensions, (), others=(NpuProgram(rest, others),) if others else ())
 
     def _messages(self, graph: ExecutionGraph, send: Send, npus: int) -> ExecutionGraph:
@@ -51,6 +56,18 @@ class TrafficKind:
         first = operations.pop(0, [Compute((), 0)])
         others = [NpuProgram(own, (npu,)) for npu, own in sorted(operations.items())]
         return ExecutionGraph(first, graph.dimensions, (), others=(*others, *_idle(operations, npus)))
+
+    def apart(self, graph: ExecutionGraph, npus: int, span_ps: int) -> tuple[ExecutionGraph, int]:
+        """A graph of a collective to which its NPUs come at different moments within `span_ps` picoseconds; and the last of these.
+
+        They are multiples of the golden section, so those of any ranks are spread evenly.
+        """
+        assert isinstance(self.operation, Communicate)
+        collective = attrs.evolve(self.operation, after=(0,))
+        begins = {npu: int(span_ps * (place * _GOLDEN % 1)) for place, npu in enumerate(self.npus)}
+        first: list[Operation] = [Compute((), begins[0]), collective] if 0 in begins else [Compute((), 0)]
+        others = [NpuProgram([Compute((), begin), collective], (npu,)) for npu, begin in begins.items() if npu]
+        return ExecutionGraph(first, graph.dimensions, (), others=(*others, *_idle(begins, npus))), max(begins.values())
 
 
 def _idle(busy: Container[int], npus: int) -> Iterator[NpuProgram]:
@@ -91,17 +108,16 @@ class Traffic:
             total += sum((number, kind) in self._number_of for kind in places)
         return total
 
-    def _of(self, cls: type) -> Iterator[tuple[int, int, Operation]]:
+    def _of(self, cls: type[_Sends]) -> Iterator[tuple[int, int, _Sends]]:
         """The operations of a class that send something: program, kind, operation."""
         for program, (operations, _) in enumerate(self.programs):
             for kind, operation in enumerate(kinds_of(operations)):
-                if isinstance(operation, cls) and operation.bytes:  # type: ignore[attr-defined]
+                if isinstance(operation, cls) and operation.bytes:
                     yield program, kind, operation
 
     def _add_collectives(self, dimensions: Sequence[LogicalDimension]) -> None:
         alike: dict[Hashable, list[tuple[int, int, Communicate]]] = {}
         for program, kind, operation in self._of(Communicate):
-            assert isinstance(operation, Communicate)
             alike.setdefault(content(operation), []).append((program, kind, operation))
         for entries in alike.values():
             operation = entries[0][2]
@@ -117,7 +133,6 @@ class Traffic:
     def _add_messages(self) -> None:
         known: dict[Hashable, int] = {}
         for program, kind, operation in self._of(Send):
-            assert isinstance(operation, Send)
             key = program, operation.to, operation.bytes
             if key not in known:
                 message = Send((), operation.to, operation.bytes, unit=operation.unit)
