@@ -141,7 +141,7 @@ def test_composites_and_memory_take_their_times() -> None:
     reduce = Communicate((), Collective.ALL_REDUCE, 1 << 16, (0,), 0, Pass.FORWARD)
     for other, basis in ((Composite((0,), [reduce]), "simulated"), (MemoryAccess((), 1 << 16), "whole")):
         graph = ExecutionGraph([reduce, other, attrs.evolve(reduce, after=(1,))], (LogicalDimension(8, 1, 0),), ())
-        in_parts, whole = both(AWARE, workload=graph, platform=RING)
+        in_parts, whole = both(AWARE, "70%", workload=graph, platform=RING)
         assert in_parts.finish_ns == whole.finish_ns
         assert basis in {part["basis"] for part in in_parts.figures["network_error"]["parts"]}
 

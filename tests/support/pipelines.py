@@ -42,5 +42,7 @@ def pipeline(
                 if stage != ends:
                     operations.append(Send(last, shift(towards), message, tag=int(forward)))
         programs.append(operations)
-    others = tuple(NpuProgram(own, range(stage * stride, (stage + 1) * stride)) for stage, own in enumerate(programs) if stage)
+    others = tuple(
+        NpuProgram(operations, range(stage * stride, (stage + 1) * stride)) for stage, operations in enumerate(programs) if stage
+    )
     return ExecutionGraph(programs[0], dimensions, ("l",), others=others)

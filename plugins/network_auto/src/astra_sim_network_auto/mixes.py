@@ -19,11 +19,14 @@ from astra_sim.rows import Rows, kinds_of
 from astra_sim_network_auto.error import Basis, Part
 from astra_sim_network_auto.formula import FormulaNetwork
 from astra_sim_network_auto.overlaps import Link, Passage, SharedLinks
-from astra_sim_network_auto.traffic import Traffic, TrafficKind, alone, content
+from astra_sim_network_auto.traffic import GraphTraffic, TrafficKind, alone, content
 
 Margin = Callable[[int], int]
 """How much a time may differ in the run, if the network's state goes on from part to part (picoseconds of picoseconds)."""
 
+_BEYOND_APART = 0.5
+"""How much longer a collective may take if its NPUs come at other moments than in the run in which they come one after the other: a share
+of what that costs. Packets of a ring's steps get in each other's way then; in random pipelines a collective took up to twice as long."""
 _ROUNDS = 2
 """How often delays are worked out with those of before."""
 
@@ -89,7 +92,8 @@ class _Price(NamedTuple):
     def most(cls, measured: Measured, margin: Margin) -> _Price:
         """NPUs that others wait for may have ended as much later as they are apart."""
         each = {npu: most + margin(most) for npu, (_, most) in measured.range_ps.items()}
-        return cls(measured.apart_ps + measured.ps - measured.least_ps + margin(measured.ps), each)
+        apart = measured.apart_ps + int(_BEYOND_APART * (measured.apart_ps - measured.ps))
+        return cls(apart + measured.ps - measured.least_ps + margin(measured.ps), each)
 
 
 def _keeper() -> tuple[list[ProgramTimes], Callable[[Sequence[ProgramTimes], int], dict[str, Any]]]:
@@ -131,7 +135,7 @@ class Mixes:
         self._margin = margin
         self._npus = target.platform.npus
         self._inside: dict[Hashable, int] = {}
-        self.traffic = Traffic(simulations.graph, self._npus)
+        self.traffic = GraphTraffic(simulations.graph, self._npus)
 
     def repeats(self) -> bool:
         """Whether simulating each kind once is less work than the run."""
@@ -231,7 +235,7 @@ class Mixes:
         record = self._simulations.run(graph, self._messages(prices))
         number_of = {id(program.operations): number for number, program in enumerate(graph.programs(self._npus))}
         counts, passages = [0] * len(prices), Counter[Passage]()
-        numbers = [next(place for place, (own, _) in enumerate(self.traffic.programs) if own is program.operations)
+        numbers = [next(place for place, (operations, _) in enumerate(self.traffic.programs) if operations is program.operations)
                    for program in self._simulations.graph.programs(self._npus)]  # fmt: skip
         for program in seen:
             number = numbers[number_of[id(program.program.operations)]]
@@ -239,7 +243,7 @@ class Mixes:
             operations = program.program.operations
             places = operations.kind_of if isinstance(operations, Rows) else range(len(operations))
             rows = kinds_of(operations)
-            own: Counter[Passage] = Counter()
+            here: Counter[Passage] = Counter()
             for place, kind in enumerate(places):
                 traffic = self.traffic.number(number, kind)
                 if traffic is None:
@@ -248,10 +252,10 @@ class Mixes:
                 operation, end = rows[kind], program.ended_ps[place]
                 if isinstance(operation, Communicate):
                     end -= operation.update_ps
-                    own[Passage(end - prices[traffic].ps, end, traffic)] += 1
+                    here[Passage(end - prices[traffic].ps, end, traffic)] += 1
                 else:
-                    own[Passage(begun.get(place, end - prices[traffic].ps), end, traffic)] += 1
-            passages |= own  # several programs have seen one collective
+                    here[Passage(begun.get(place, end - prices[traffic].ps), end, traffic)] += 1
+            passages |= here  # several programs have seen one collective
         return counts, passages, record.finish_ps - record.start_ps
 
     def _messages(self, prices: Sequence[_Price]) -> PricedMessages:
@@ -268,14 +272,14 @@ class Mixes:
         """The graph in which collectives take the times of their kinds."""
         graph = self._simulations.graph
         composites: dict[int, Composite] = {}
-        own: dict[int, Sequence[Operation]] = {}
+        priced: dict[int, Sequence[Operation]] = {}
         for number, (operations, _) in enumerate(self.traffic.programs):
             kinds = [self._priced_kind(number, kind, each, prices, composites) for kind, each in enumerate(kinds_of(operations))]
-            own[id(operations)] = attrs.evolve(operations, kinds=kinds) if isinstance(operations, Rows) else kinds
+            priced[id(operations)] = attrs.evolve(operations, kinds=kinds) if isinstance(operations, Rows) else kinds
         return attrs.evolve(
             graph,
-            operations=own[id(graph.operations)],
-            others=tuple(NpuProgram(own[id(each.operations)], each.npus) for each in graph.others),
+            operations=priced[id(graph.operations)],
+            others=tuple(NpuProgram(priced[id(each.operations)], each.npus) for each in graph.others),
             shared=False,
             figures=figures or graph.figures,
         )

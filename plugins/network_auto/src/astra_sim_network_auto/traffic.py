@@ -43,18 +43,18 @@ class TrafficKind:
         idle: list[Operation] = [Compute((), 0)]
         others = tuple(npu for npu in range(npus) if npu not in members)
         issued: list[Operation] = [self.operation]
-        own, rest = issued, idle
+        first, rest = issued, idle
         if 0 not in members:
-            own, rest, others = idle, issued, self.npus
-        return ExecutionGraph(own, graph.dimensions, (), others=(NpuProgram(rest, others),) if others else ())
+            first, rest, others = idle, issued, self.npus
+        return ExecutionGraph(first, graph.dimensions, (), others=(NpuProgram(rest, others),) if others else ())
 
     def _messages(self, graph: ExecutionGraph, send: Send, npus: int) -> ExecutionGraph:
-        """A graph in which each of its NPUs sends a message; every NPU has a program of its own, so that the times of each are kept."""
+        """A graph in which each of its NPUs sends a message; every NPU has another program, so that the times of each are kept."""
         operations: dict[int, list[Operation]] = {npu: [send] for npu in self.npus}
         for npu in self.npus:
             operations.setdefault(send.to.of(npu, npus), []).append(Receive((), rank(npu), send.bytes, send.tag))
         first = operations.pop(0, [Compute((), 0)])
-        others = [NpuProgram(own, (npu,)) for npu, own in sorted(operations.items())]
+        others = [NpuProgram(program, (npu,)) for npu, program in sorted(operations.items())]
         return ExecutionGraph(first, graph.dimensions, (), others=(*others, *_idle(operations, npus)))
 
     def apart(self, graph: ExecutionGraph, npus: int, span_ps: int) -> tuple[ExecutionGraph, int]:
@@ -77,7 +77,7 @@ def _idle(busy: Container[int], npus: int) -> Iterator[NpuProgram]:
         yield NpuProgram([Compute((), 0)], idle)
 
 
-class Traffic:
+class GraphTraffic:
     """The kinds of communication of a graph on `npus` NPUs.
 
     `programs` are the sequences of operations, each once, with the NPUs that run it.
@@ -167,8 +167,8 @@ def _groups(operation: Communicate, npus: Sequence[int], dimensions: Sequence[Lo
 def _with_common(groups: dict[int, set[int]]) -> list[set[int]]:
     """Programs that have groups in common, if only through others."""
     result: list[tuple[set[int], set[int]]] = []
-    for program, own in groups.items():
-        programs, members = {program}, set(own)
+    for program, lowest in groups.items():
+        programs, members = {program}, set(lowest)
         apart = []
         for others, theirs in result:
             if members & theirs:
