@@ -13,7 +13,6 @@ from typing import Any
 
 from astra_sim import simulate
 from astra_sim.graph import ExecutionGraph
-
 from support.pipelines import pipeline
 
 IN_TESTS = 6
