@@ -6,11 +6,13 @@ source that gives each rank as much bandwidth as it has data; when a flow falls 
 An all-reduce must also move each element out of all but one part of any partition, and back: 2 (k - 1) crossings for k parts.
 
 An all-to-all moves a fixed amount between any two ranks: with any prices for links, the total cost of its cheapest routes is at most what
-the links are worth in its time. The prices that give the best bound are found by multiplicative weights.
+the links are worth in its time. The prices that give the best bound are those of its linear program on small fabrics, else found by
+multiplicative weights.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
@@ -24,6 +26,8 @@ from astra_sim_synthesis.edges import Floats, Ints
 
 _UNITS = 1 << 20
 """Capacities are whole numbers for scipy: the largest sum of them is about this times the number of ranks, within 32 bits."""
+_MOST_FLOWS = 4096
+"""Sources times links up to which the best prices of an all-to-all are found."""
 _PRICE_ROUNDS = 24
 _MOST_KINDS = 12
 """Of links, for whose prices alone the bound of an all-to-all is computed."""
@@ -216,7 +220,7 @@ def _all_to_all(graph: _Graph, size: float) -> Bound:
     into = min(graph.bandwidth[graph.columns == rank].sum() for rank in range(n))
     best = Bound((n - 1) * each / float(min(single, into)), "links of the rank that has the least bandwidth")
     reason = "traffic: routes of all pairs, at the prices of links that are worst for them"
-    for weights in _prices_of_classes(graph):
+    for weights in itertools.chain(_prices_of_classes(graph), _best_prices(graph)):
         distance, _ = _cheapest_routes(graph, weights)
         bound = float(distance[:, :n].sum()) * each / float(weights @ graph.bandwidth)
         best = max(best, Bound(bound, reason), key=lambda bound: bound.time_ns)
@@ -230,6 +234,40 @@ def _all_to_all(graph: _Graph, size: float) -> Bound:
         weights = weights * np.exp(0.5 * (relative / max(relative.max(), 1e-300)))
         weights /= weights.max()
     return best
+
+
+def _best_prices(graph: _Graph) -> Iterator[Floats]:
+    """The prices of links that bound an all-to-all best, on small fabrics: the dual solution of its multi-commodity flow.
+
+    The flow of each source over each link is a variable; t is the time by which no link carries more than its bandwidth allows.
+    """
+    n, links = graph.ranks, len(graph.rows)
+    if n * links > _MOST_FLOWS:
+        return
+    nodes = graph.fabric.nodes
+    flows = np.arange(n * links)
+    source, link = flows // links, flows % links
+    rows = np.concatenate([source * nodes + graph.columns[link], source * nodes + graph.rows[link]])
+    signs = np.concatenate([np.ones(n * links), -np.ones(n * links)])
+    kept = np.array([node != rank for rank in range(n) for node in range(nodes)])
+    arriving = csr_matrix((signs, (rows, np.concatenate([flows, flows]))), shape=(n * nodes, n * links + 1))[kept]
+    wanted = np.array([float(node < n) for _ in range(n) for node in range(nodes)])[kept]
+    width = graph.bandwidth / graph.bandwidth.max()
+    carried = csr_matrix(
+        (
+            np.concatenate([np.ones(n * links), -width]),
+            (np.concatenate([link, np.arange(links)]), np.append(flows, np.full(links, n * links))),
+        ),
+        shape=(links, n * links + 1),
+    )
+    cost = np.zeros(n * links + 1)
+    cost[-1] = 1.0
+    from scipy.optimize import linprog
+
+    found = linprog(cost, A_ub=carried, b_ub=np.zeros(links), A_eq=arriving, b_eq=wanted, method="highs")
+    if found.success:
+        prices = np.maximum(-found.ineqlin.marginals, 0.0)
+        yield prices + 1e-9 * prices.max()
 
 
 def _prices_of_classes(graph: _Graph) -> Iterator[Floats]:
