@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -165,6 +166,25 @@ def test_the_bound_of_a_long_torus_is_that_of_its_long_dimension() -> None:
     fabric = Judge.of(f"plugin:torus?sizes=4,16&{LINK}", NETWORK, None, shared_plugins()).components.platform.fabric()
     bound = lower_bound(fabric, 64, Collective.ALL_TO_ALL, 64 << 20)
     assert bound.time_ns == pytest.approx((64 << 20) / 50 * 64 * 4 / 2 / 64, rel=1e-5)
+
+
+@pytest.mark.parametrize("sizes", ["4,4", "3,5", "12,14"])
+def test_the_bound_of_a_mesh_is_that_of_its_halves(sizes: str) -> None:
+    """By hand: across the middle of the longer dimension, each link carries what the two parts of its line's share exchange."""
+    short, long = map(int, sizes.split(","))
+    ranks, half = short * long, long // 2
+    fabric = Judge.of(f"plugin:mesh?sizes={sizes}&{LINK}", NETWORK, None, shared_plugins()).components.platform.fabric()
+    bound = lower_bound(fabric, ranks, Collective.ALL_TO_ALL, 64 << 20)
+    crossing = short * half * short * (long - half) / short * (64 << 20) / ranks
+    assert bound.time_ns == pytest.approx(crossing / 50, rel=1e-5)
+
+
+def test_the_bound_of_a_small_fabric_is_its_best_flow(tmp_path: Path) -> None:
+    """By hand: a chain of three, whose last link is a tenth as fast, and carries what two ranks send to the third."""
+    path = tmp_path / "chain.csv"
+    path.write_text("source,target,bandwidth_gb_per_s,latency_ns,both_ways\n0,1,100,0,true\n1,2,10,0,true\n")
+    fabric = Judge.of(f"plugin:graph?file={path}", NETWORK, None, shared_plugins()).components.platform.fabric()
+    assert lower_bound(fabric, 3, Collective.ALL_TO_ALL, 3000).time_ns == pytest.approx(200, rel=1e-5)
 
 
 def test_exchanges_that_all_ranks_share_are_proved_by_one() -> None:

@@ -220,7 +220,7 @@ def _all_to_all(graph: _Graph, size: float) -> Bound:
     into = min(graph.bandwidth[graph.columns == rank].sum() for rank in range(n))
     best = Bound((n - 1) * each / float(min(single, into)), "links of the rank that has the least bandwidth")
     reason = "traffic: routes of all pairs, at the prices of links that are worst for them"
-    for weights in itertools.chain(_prices_of_classes(graph), _best_prices(graph)):
+    for weights in itertools.chain(_prices_of_classes(graph), _prices_of_halves(graph), _best_prices(graph)):
         distance, _ = _cheapest_routes(graph, weights)
         bound = float(distance[:, :n].sum()) * each / float(weights @ graph.bandwidth)
         best = max(best, Bound(bound, reason), key=lambda bound: bound.time_ns)
@@ -234,6 +234,22 @@ def _all_to_all(graph: _Graph, size: float) -> Bound:
         weights = weights * np.exp(0.5 * (relative / max(relative.max(), 1e-300)))
         weights /= weights.max()
     return best
+
+
+def _prices_of_halves(graph: _Graph) -> Iterator[Floats]:
+    """Prices of the links in the middle of each dimension that is a line of NPUs: what its halves exchange must cross them."""
+    steps: dict[int, set[int]] = {}
+    for link in graph.fabric.links:
+        if max(link.source, link.target) < graph.ranks:
+            steps.setdefault(link.dimension, set()).add(abs(link.source - link.target))
+    joined = {(int(a), int(b)) for a, b in zip(graph.rows, graph.columns, strict=True)}
+    for stride in {min(each) for each in steps.values()}:
+        size = next(count for count in itertools.count(1) if ((count - 1) * stride, count * stride) not in joined)
+        places = np.stack([graph.rows, graph.columns]) // stride % size
+        middle = (places.max(axis=0) == size // 2) & (places.min(axis=0) == size // 2 - 1)
+        middle &= abs(graph.columns - graph.rows) == stride
+        if middle.any():
+            yield np.where(middle, 1.0, 1e-9)
 
 
 def _best_prices(graph: _Graph) -> Iterator[Floats]:
