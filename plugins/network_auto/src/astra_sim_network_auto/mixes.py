@@ -175,6 +175,7 @@ class Mixes:
     # -- Parts alone ---------------------------------------------------------------------------------------------------
 
     def _measured(self, kind: TrafficKind) -> Measured:
+        """The times of a kind alone on the target; of a collective also if its NPUs come one by one."""
         graph = kind.alone(self._simulations.graph, self._npus)
         seen, keep = _keeper()
         record = self._simulations.run(attrs.evolve(graph, figures=keep), self._target)

@@ -116,6 +116,7 @@ class GraphTraffic:
                     yield program, kind, operation
 
     def _add_collectives(self, dimensions: Sequence[LogicalDimension]) -> None:
+        """Add the collectives of all programs: one kind for those of equal content whose programs have groups in common."""
         alike: dict[Hashable, list[tuple[int, int, Communicate]]] = {}
         for program, kind, operation in self._of(Communicate):
             alike.setdefault(content(operation), []).append((program, kind, operation))

@@ -242,9 +242,9 @@ def _prices_of_halves(graph: _Graph) -> Iterator[Floats]:
     for link in graph.fabric.links:
         if max(link.source, link.target) < graph.ranks:
             steps.setdefault(link.dimension, set()).add(abs(link.source - link.target))
-    joined = {(int(a), int(b)) for a, b in zip(graph.rows, graph.columns, strict=True)}
+    neighbours = {(int(a), int(b)) for a, b in zip(graph.rows, graph.columns, strict=True)}
     for stride in {min(each) for each in steps.values()}:
-        size = next(count for count in itertools.count(1) if ((count - 1) * stride, count * stride) not in joined)
+        size = next(count for count in itertools.count(1) if ((count - 1) * stride, count * stride) not in neighbours)
         places = np.stack([graph.rows, graph.columns]) // stride % size
         middle = (places.max(axis=0) == size // 2) & (places.min(axis=0) == size // 2 - 1)
         middle &= abs(graph.columns - graph.rows) == stride
@@ -265,9 +265,9 @@ def _best_prices(graph: _Graph) -> Iterator[Floats]:
     source, link = flows // links, flows % links
     rows = np.concatenate([source * nodes + graph.columns[link], source * nodes + graph.rows[link]])
     signs = np.concatenate([np.ones(n * links), -np.ones(n * links)])
-    kept = np.array([node != rank for rank in range(n) for node in range(nodes)])
-    arriving = csr_matrix((signs, (rows, np.concatenate([flows, flows]))), shape=(n * nodes, n * links + 1))[kept]
-    wanted = np.array([float(node < n) for _ in range(n) for node in range(nodes)])[kept]
+    balanced = np.array([node != rank for rank in range(n) for node in range(nodes)])
+    arriving = csr_matrix((signs, (rows, np.concatenate([flows, flows]))), shape=(n * nodes, n * links + 1))[balanced]
+    wanted = np.array([float(node < n) for _ in range(n) for node in range(nodes)])[balanced]
     width = graph.bandwidth / graph.bandwidth.max()
     carried = csr_matrix(
         (
@@ -280,9 +280,9 @@ def _best_prices(graph: _Graph) -> Iterator[Floats]:
     cost[-1] = 1.0
     from scipy.optimize import linprog
 
-    found = linprog(cost, A_ub=carried, b_ub=np.zeros(links), A_eq=arriving, b_eq=wanted, method="highs")
-    if found.success:
-        prices = np.maximum(-found.ineqlin.marginals, 0.0)
+    optimum = linprog(cost, A_ub=carried, b_ub=np.zeros(links), A_eq=arriving, b_eq=wanted, method="highs")
+    if optimum.success:
+        prices = np.maximum(-optimum.ineqlin.marginals, 0.0)
         yield prices + 1e-9 * prices.max()
 
 
