@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import random
 import re
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +22,7 @@ from astra_sim.schedule import Collective, PeerRun, RankProgram, Request, Schedu
 from astra_sim.setup.changed_links import with_changed_links
 from astra_sim.setup.plugins import Plugins
 from astra_sim_systems import names
-from astra_sim_systems.busiest_link import alike, are_switched, loads_of, wiring_of
+from astra_sim_systems.busiest_link import AlikeGroups, are_switched, loads_of, wiring_of
 from astra_sim_systems.choice import AutoAlgorithm, CostEstimate, at_once, fastest, forecast
 from astra_sim_systems.rounds import rounds_of
 from astra_sim_systems.rounds_by_size import ScheduleRounds, UnknownBytes, rounds_for, scheduled
@@ -323,19 +324,48 @@ def test_groups_across_dimensions_are_looked_at_on_the_links_of_all() -> None:
         ("ring?size=8&links=2", (5, 7, 1), (0, 2, 4)),
         ("switch?size=8", (5, 7, 1), (0, 2, 4)),
         ("mesh?sizes=8", (5, 7, 1), (5, 7, 1)),
+        ("mesh?sizes=8", (0, 3), (0, 3)),
+        ("mesh?sizes=8", (5, 6, 3), (3, 4, 1)),
+        ("mesh?sizes=4,8", (13, 14, 21), (5, 6, 13)),
+        ("mesh?sizes=4,8", (12, 14, 21), (4, 6, 13)),
         ("torus?sizes=4,4", (6, 10, 3), (0, 4, 13)),
         ("clos?npus=32&ports=16", (5, 7, 1), (5, 7, 1)),
     ],
 )
 def test_groups_are_moved_where_all_places_are_alike(spec: str, members: tuple[int, ...], expected: tuple[int, ...]) -> None:
-    assert alike(platform_of(f"{spec}&{LINK}"), Group(members)) == Group(expected)
+    assert AlikeGroups(platform_of(f"{spec}&{LINK}")).first(Group(members)) == Group(expected)
 
 
 def test_groups_are_not_moved_where_a_link_differs() -> None:
     ring = platform_of(f"ring?size=8&links=2&{LINK}")
     slower = with_changed_links(ring, [LinkChange(0, 1, bandwidth=0.5)])
     for group in (Group((5, 6)), Group((0, 1))):
-        assert (alike(ring, group), alike(slower, group)) == (Group((0, 1)), group)
+        assert (AlikeGroups(ring).first(group), AlikeGroups(slower).first(group)) == (Group((0, 1)), group)
+
+
+def test_groups_are_not_moved_on_a_line_with_another_link() -> None:
+    line, group = platform_of(f"mesh?sizes=9&{LINK}"), Group((5, 6))
+    slower = with_changed_links(line, [LinkChange(0, 1, bandwidth=0.5)])
+    assert (AlikeGroups(line).first(group), AlikeGroups(slower).first(group)) == (Group((1, 2)), group)
+
+
+@pytest.mark.parametrize("rules", [RouteRules(), RouteRules("always", "first"), RouteRules("if_needed", "all")])
+@pytest.mark.parametrize("spec", ["mesh?sizes=30", "mesh?sizes=9,7", "mesh?sizes=5,5,4"])
+def test_groups_that_are_moved_on_lines_have_the_very_same_loads(spec: str, rules: RouteRules) -> None:
+    platform, moves = platform_of(f"{spec}&{LINK}"), 0
+    for seed in range(30):
+        group = Group(tuple(random.Random(seed).sample(range(platform.npus), 3)))
+        other = AlikeGroups(platform).first(group)
+        moves += other != group
+        own, moved = loads_of(platform, group, rules), loads_of(platform, other, rules)
+        assert own is not None
+        assert moved is not None
+        for pattern in (PeerRun(shift(1)), PeerRun(shift(2)), PeerRun(shift(1), 2, 1)):
+            here, there = own.load(pattern), moved.load(pattern)
+            assert here is not None
+            assert there is not None
+            assert (here.longest, here.mean, here.different) == (there.longest, there.mean, there.different)
+    assert moves >= 3
 
 
 @pytest.mark.parametrize("rules", [RouteRules(), RouteRules("always", "first"), RouteRules("if_needed", "all")])
@@ -344,8 +374,9 @@ def test_groups_that_are_moved_have_the_same_loads(spec: str, rules: RouteRules)
     platform = platform_of(f"{spec}&{LINK}")
     for first, second, third in ((1, 2, 5), (7, 3, 0), (6, 2, 4), (3, 7, 5)):
         group = Group((first, second, third))
-        assert alike(platform, group) != group
-        own, moved = loads_of(platform, group, rules), loads_of(platform, alike(platform, group), rules)
+        nearest = AlikeGroups(platform).first(group)
+        assert nearest != group
+        own, moved = loads_of(platform, group, rules), loads_of(platform, nearest, rules)
         assert own is not None
         assert moved is not None
         for pattern in (PeerRun(shift(1)), PeerRun(shift(2)), PeerRun(shift(1), 2, 1)):

@@ -16,7 +16,7 @@ import attrs
 from astra_sim import InputError
 from astra_sim.fabric import FabricLink, RouteRules
 from astra_sim.fabric.destination_order import destination_order_of
-from astra_sim.fabric.graph import DimensionGraph, uniform_links_of, wires_of
+from astra_sim.fabric.graph import DimensionGraph, names_routes, uniform_links_of, wires_of
 from astra_sim.fabric.routes import NextLinkOrder, Routes, TieRule
 from astra_sim.fabric.ties import tie_by_destination, tie_first
 from astra_sim.memo import cached
@@ -370,18 +370,54 @@ def _loads_of(platform: Platform, logical: LogicalDimension | Group, rules: Rout
     return GraphLoads(wiring, _complete(groups, dimension.size))
 
 
-def alike(platform: Platform, group: Group) -> Group:
-    """The group with the same loads that has its first rank in the first place of each dimension that looks the same from all places."""
-    if platform.physical is not None:
-        return group
-    members = group.members
-    for dimension, stride in zip(platform.dimensions, platform.strides, strict=True):
-        size = dimension.size
-        first = members[0] // stride % size
-        if first and uniform_links_of(dimension) is not None:
+@attrs.define(eq=False)
+class AlikeGroups:
+    """Groups of NPUs by their loads: those that are shifts of each other on a platform have the same."""
+
+    platform: Platform
+    _known: dict[Group, Group] = attrs.field(factory=dict)
+    _lines: dict[int, bool] = attrs.field(factory=dict)
+
+    def first(self, group: Group) -> Group:
+        """The group with the same loads that is nearest to NPU 0.
+
+        In a dimension that looks the same from all places its first rank goes to the first of them. On a line of like links, all shortest
+        paths are between the ends of a group. There its lowest rank goes to the second place, unless it has an end of the line, where NPUs
+        have one link fewer.
+        """
+        if group not in self._known:
+            self._known[group] = group if self.platform.physical is not None else Group(self._moved(group.members))
+        return self._known[group]
+
+    def _moved(self, members: tuple[int, ...]) -> tuple[int, ...]:
+        """The NPUs of the group that is nearest to NPU 0."""
+        for number, (dimension, stride) in enumerate(zip(self.platform.dimensions, self.platform.strides, strict=True)):
+            size = dimension.size
             places = [npu // stride % size for npu in members]
-            members = tuple(npu + ((place - first) % size - place) * stride for npu, place in zip(members, places, strict=True))
-    return Group(members)
+            if uniform_links_of(dimension) is not None:
+                moved = [(place - places[0]) % size for place in places]
+            elif min(places) > 1 and max(places) < size - 1 and self._is_line(number):
+                moved = [place - min(places) + 1 for place in places]
+            else:
+                continue
+            members = tuple(npu + (new - old) * stride for npu, old, new in zip(members, places, moved, strict=True))
+        return members
+
+    def _is_line(self, number: int) -> bool:
+        if number not in self._lines:
+            self._lines[number] = is_line(self.platform.dimensions[number])
+        return self._lines[number]
+
+
+def is_line(dimension: Dimension) -> bool:
+    """Whether the links of a dimension are two, alike, between each two neighbours, and it names no routes."""
+    try:
+        links = [] if names_routes(dimension) else wires_of(dimension, "auto")
+    except InputError:
+        return False
+    neighbours = {pair for place in range(dimension.size - 1) for pair in ((place, place + 1), (place + 1, place))}
+    is_like = {(link.source, link.target) for link in links} == neighbours and len({link[2:] for link in links}) == 1
+    return is_like and len(links) == len(neighbours)
 
 
 def _complete(groups: Sequence[Sequence[int]], npus: int) -> list[Sequence[int]]:

@@ -26,7 +26,7 @@ from astra_sim.schedule import Collective, PeerRun, Request, Schedule
 from astra_sim.value_objects import ValueObject
 
 from astra_sim_systems import names
-from astra_sim_systems.busiest_link import alike, are_switched, loads_of
+from astra_sim_systems.busiest_link import AlikeGroups, are_switched, loads_of
 from astra_sim_systems.loads import Loads, PathTime, RoundLoad, busiest_ns
 from astra_sim_systems.rounds import Round
 from astra_sim_systems.rounds_by_size import ScheduleRounds, rounds_for
@@ -70,7 +70,7 @@ class AutoAlgorithm(Algorithm):
     candidates: dict[str, Algorithm] = attrs.field(factory=dict)
     _picks: dict[tuple[Collective, int, int, LogicalDimension | Group], Selection] = attrs.field(factory=dict)
     _switched: dict[int | None, bool] = attrs.field(factory=dict)
-    _alike: dict[Group, Group] = attrs.field(factory=dict)
+    _alike: AlikeGroups | None = None
     _loads: dict[LogicalDimension | Group, Loads | None] = attrs.field(factory=dict)
 
     @property
@@ -82,9 +82,9 @@ class AutoAlgorithm(Algorithm):
         """The algorithm for a request of the ranks of a dimension, or group."""
         assert self.platform is not None
         if isinstance(logical, Group):
-            if logical not in self._alike:
-                self._alike[logical] = alike(self.platform, logical)
-            logical = self._alike[logical]
+            if self._alike is None:
+                self._alike = AlikeGroups(self.platform)
+            logical = self._alike.first(logical)
         key = request.collective, request.ranks, request.bytes, logical
         if key not in self._picks:
             self._picks[key] = self._pick(request, logical)
