@@ -101,6 +101,26 @@ class CausalKeys {
   std::vector<CausalKeyId> free_;
 };
 
+// Causal keys that are needed in the current instant alone: they are held until another is, in a later instant.
+class InstantKeys {
+ public:
+  void hold(CausalKeys& causal_keys, Time now, CausalKeyId id) {
+    if (at_ != now) {
+      for (const CausalKeyId each : ids_) causal_keys.drop(each);
+      ids_.clear();
+      at_ = now;
+    } else if (!ids_.empty() && ids_.back() == id) {
+      return;
+    }
+    causal_keys.hold(id);
+    ids_.push_back(id);
+  }
+
+ private:
+  std::vector<CausalKeyId> ids_;
+  Time at_ = -1;
+};
+
 // The latest causal key that one use of `prepend` has made, which it holds: most events that are scheduled share it.
 class RecentKey {
  public:

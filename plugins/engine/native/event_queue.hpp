@@ -10,6 +10,7 @@
 #include <compare>
 #include <cstdint>
 #include <limits>
+#include <new>
 #include <span>
 #include <type_traits>
 #include <variant>
@@ -199,10 +200,10 @@ class StageEvents {
 
   bool empty() const { return events_.empty(); }
 
-  // Add Event{members...}.
+  // Add Event{members...}, made where it stays: to copy what has just been written in parts waits for these.
   template <typename... Members>
   void add(const Members&... members) {
-    const Event& event = events_.emplace_back(Event{members...});
+    const Event& event = *::new (static_cast<void*>(&events_.emplace_back())) Event{members...};
     const std::size_t last = events_.size() - 1;
     if (last == 0) return;
     if (events_[last - 1].absorb(event)) {
@@ -337,7 +338,7 @@ class EventsInOrder {
   template <typename... Members>
   Event& push(Time time, const Members&... members) {
     if (end_ - begin_ == events_.size()) grow();
-    Later& added = at(end_) = Later{time, Event{members...}};
+    Later& added = *::new (static_cast<void*>(&at(end_))) Later{time, Event{members...}};
     last_time_ = time;
     if (empty()) {
       next_time_ = time;

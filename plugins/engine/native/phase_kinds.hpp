@@ -43,6 +43,8 @@ struct Groups {
   bool loop_back = false;
 
   std::uint32_t ranks() const { return loop_back ? 1 : narrow<std::uint32_t>(members.size()); }
+  // The rank at a place, in its group.
+  std::uint32_t rank_of(std::uint32_t place) const { return place < size ? place : place % size; }
 };
 
 // A schedule for groups.

@@ -38,20 +38,28 @@ struct Ending {
   }
 };
 
-// One rank of a phase: its program, its progress, and its measurements.
+// One rank of a phase: its progress, and its measurements. Events come to one after another of thousands of ranks, so that a rank is one
+// line of the cache.
 struct Rank {
-  const LoweredProgram* program = nullptr;
+  alignas(64) Time last_token_at = -1;
+  Time delay_sum = 0;          // of its receives, from posting to arrival
+  std::uint32_t received = 0;  // messages
   NpuId npu = 0;
-  std::uint32_t rank = 0;   // in its group
-  StepId step = kNone;      // which ends with it
-  std::uint32_t order = 0;  // of the things that its NPU does
+  std::uint32_t program = 0;  // among those of its schedule
   std::int32_t tokens = 0;
   std::uint32_t next_action = 0;
-  std::uint32_t handled = 0;  // messages and starts that the bus took
-  Time last_token_at = -1;
-  CausalKeyId last_causal_key = 0;  // the latest of the tokens that came at last_token_at
-  Measured measured;
+  CausalKeyId last_causal_key = 0;  // the latest of the tokens that came at last_token_at, if that is this instant
   Receipts receipts;
+
+  Measured measured() const { return {delay_sum, received}; }
+};
+static_assert(sizeof(Rank) == 64);
+
+// What the rank of an NPU is of: the step that ends with it, as the `order`-th thing that the NPU does.
+struct RankStep {
+  StepId step = kNone;
+  std::uint32_t order = 0;
+  std::uint32_t handled = 0;  // messages and starts that the bus took
 };
 
 // A message that waits for the request of its receive.
@@ -69,6 +77,7 @@ struct Phase {
   Ending everywhere;
   std::vector<Ending> in_groups;  // of a barrier
   std::unique_ptr<Rank[]> ranks;
+  std::unique_ptr<RankStep[]> steps;                // of the ranks
   std::unordered_map<std::uint64_t, Offer> offers;  // by rank and receipt
 
   const GroupSchedule& schedule() const { return kind->schedule; }
@@ -82,12 +91,12 @@ class Phases : private TokenListener {
   Phases(Events& events, Transport& transport, PhaseKinds& kinds, std::uint32_t npus, bool rendezvous, const BusOptions* bus_options);
 
   // The measurements of the rank of an NPU.
-  const Measured& measured(PhaseId phase, NpuId npu) const;
+  Measured measured(PhaseId phase, NpuId npu) const;
   // The progress of the rank of an NPU, in the fields of `state` for it.
   void fill(RankState& state, PhaseId phase, NpuId npu) const;
 
   // The step that ends with a rank; kNone if it has not begun.
-  StepId step_of(RankId id) const { return phases_[id.phase].ranks ? phases_[id.phase].ranks[id.place].step : kNone; }
+  StepId step_of(RankId id) const { return phases_[id.phase].steps ? phases_[id.phase].steps[id.place].step : kNone; }
 
   // A phase that happens now, on all its NPUs.
   PhaseId start_phase(PhaseKindId kind);
@@ -112,21 +121,23 @@ class Phases : private TokenListener {
  private:
   static constexpr ReceiptId kStart = kNone;  // in place of a receipt: a token that a rank has from the start
 
+  static const LoweredProgram& program_of(const Phase& phase, const Rank& rank) { return phase.schedule().programs.programs[rank.program]; }
   // A phase to whose ranks something happens.
   Phase& phase_of(PhaseId number);
   void make_ranks(Phase& phase);
   void arrive(Phase& phase, RankId id, ReceiptId receipt);
   void count_token(Phase& phase, RankId id);
   // The place of another rank of the same group.
-  static std::uint32_t place_of(const Peer& peer, RankId id, const Rank& rank, const Groups& groups) {
-    return id.place - rank.rank + peer.of(rank.rank, groups.size);
+  static std::uint32_t place_of(const Peer& peer, RankId id, const Groups& groups) {
+    const std::uint32_t rank = groups.rank_of(id.place);
+    return id.place - rank + peer.of(rank, groups.size);
   }
   // Take every step that the tokens of a rank allow.
   void advance(Phase& phase, RankId id, Rank& rank);
   void send(Phase& phase, RankId id, const Rank& rank, const Action& action);
   void post(const Phase& phase, RankId id, Rank& rank, const Action& action);
   // A message has met its receive: the endpoint makes a token of it.
-  void receive(const Phase& phase, RankId id, Rank& rank, ReceiptId receipt, const Receipt& state);
+  void receive(const Phase& phase, RankId id, Rank& rank, ReceiptId receipt, Time posted_at);
   // The endpoint makes a token of a message; of a start, if `receipt` is kStart.
   void handle(const Phase& phase, RankId id, Rank& rank, ReceiptId receipt);
   // A rank has finished in a phase.
@@ -138,6 +149,7 @@ class Phases : private TokenListener {
   bool rendezvous_;
   Buses buses_;
   Pool<Phase> phases_;
+  InstantKeys last_keys_;  // of the tokens that came last at ranks in this instant
 };
 
 }  // namespace astra::engine

@@ -19,9 +19,10 @@ enum ReceiptState : std::uint8_t {
   kOffered = 16,  // the message waits for the request
 };
 
+// A receive of a rank: when it was posted, and its state.
 struct Receipt {
-  Time posted_at;
-  std::uint8_t state;
+  Time& posted_at;
+  std::uint8_t& state;
 };
 
 class Receipts {
@@ -30,57 +31,68 @@ class Receipts {
   Receipts(const Receipts&) = delete;
   Receipts& operator=(const Receipts&) = delete;
   ~Receipts() {
-    if (capacity_ > kInside) delete[] outside_;
+    if (bits_ > kInside) delete[] outside_;
   }
 
-  Receipt& at(ReceiptId id) {
-    if (id - first_ >= capacity_) make_room(id);
-    return data()[id & (capacity_ - 1)];
+  // Valid until the next call.
+  Receipt at(ReceiptId id) {
+    if (id - first_ >= capacity()) make_room(id);
+    const ReceiptId place = id & (capacity() - 1);
+    return {posted_at()[place], states()[place]};
   }
 
   // A receive has its message: forget it, and those that follow if they are done.
   void done(ReceiptId id) {
-    at(id).state |= kDone;
+    const Receipt receipt = at(id);
+    receipt.state |= kDone;
     if (id != first_) return;
-    Receipt* const receipts = data();
-    const std::uint32_t mask = capacity_ - 1;
+    std::uint8_t* const all = states();
+    const std::uint32_t mask = capacity() - 1;
     ReceiptId next = id;
-    do receipts[next++ & mask] = Receipt{};
-    while (receipts[next & mask].state & kDone);
+    do all[next++ & mask] = 0;
+    while (all[next & mask] & kDone);
     first_ = next;
   }
 
   // Call a function for each receive that waits for its message.
   template <typename Function>
   void each_posted(Function function) const {
-    for (ReceiptId id = first_; id != first_ + capacity_; ++id) {
-      if ((data()[id & (capacity_ - 1)].state & (kPosted | kDone)) == kPosted) function(id);
+    for (ReceiptId id = first_; id != first_ + capacity(); ++id) {
+      if ((states()[id & (capacity() - 1)] & (kPosted | kDone)) == kPosted) function(id);
     }
   }
 
  private:
-  static constexpr std::uint32_t kInside = 2;
+  static constexpr std::uint8_t kInside = 1;
 
-  Receipt* data() { return capacity_ > kInside ? outside_ : inside_; }
-  const Receipt* data() const { return capacity_ > kInside ? outside_ : inside_; }
+  std::uint32_t capacity() const { return std::uint32_t{1} << bits_; }
+  Time* posted_at() { return bits_ > kInside ? outside_ : inside_; }
+  // Outside, they are behind the times.
+  std::uint8_t* states() { return bits_ > kInside ? reinterpret_cast<std::uint8_t*>(outside_ + capacity()) : states_; }
+  const std::uint8_t* states() const { return const_cast<Receipts*>(this)->states(); }
 
   // Apart, so that the way that is taken nearly always is short.
   [[gnu::noinline, gnu::cold]] void make_room(ReceiptId id) {
     if (id < first_) throw std::logic_error("a receive was met twice");
-    std::uint32_t capacity = capacity_;
-    while (id - first_ >= capacity) capacity *= 2;
-    Receipt* larger = new Receipt[capacity]();
-    for (ReceiptId each = first_; each != first_ + capacity_; ++each) larger[each & (capacity - 1)] = data()[each & (capacity_ - 1)];
-    if (capacity_ > kInside) delete[] outside_;
+    std::uint8_t bits = bits_;
+    while ((id - first_) >> bits) ++bits;
+    const std::uint32_t room = std::uint32_t{1} << bits, mask = room - 1, before = capacity() - 1;
+    Time* const larger = new Time[room + (room + sizeof(Time) - 1) / sizeof(Time)]();
+    for (ReceiptId each = first_; each != first_ + capacity(); ++each) {
+      larger[each & mask] = posted_at()[each & before];
+      reinterpret_cast<std::uint8_t*>(larger + room)[each & mask] = states()[each & before];
+    }
+    if (bits_ > kInside) delete[] outside_;
     outside_ = larger;
-    capacity_ = capacity;
+    bits_ = bits;
   }
 
   ReceiptId first_ = 0;
-  std::uint32_t capacity_ = kInside;
+  std::uint8_t bits_ = kInside;  // of the places, 2^n
+  std::uint8_t states_[1 << kInside] = {};
   union {
-    Receipt inside_[kInside] = {};
-    Receipt* outside_;
+    Time inside_[1 << kInside] = {};
+    Time* outside_;
   };
 };
 

@@ -74,10 +74,12 @@ struct RankPrograms {
 
   // Of how many ranks they are: of 1 where all share a program.
   std::uint32_t ranks() const { return program_of.empty() ? next_id(programs) : next_id(program_of); }
-  const LoweredProgram& of(std::uint32_t rank) const {
-    if (!program_of.empty()) return programs[program_of[rank]];
-    return programs[programs.size() == 1 ? 0 : rank];
+  // The place of the program of a rank.
+  std::uint32_t place_of(std::uint32_t rank) const {
+    if (!program_of.empty()) return program_of[rank];
+    return programs.size() == 1 ? 0 : rank;
   }
+  const LoweredProgram& of(std::uint32_t rank) const { return programs[place_of(rank)]; }
 };
 
 }  // namespace astra::engine

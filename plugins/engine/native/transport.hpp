@@ -36,9 +36,11 @@ class Outbox {
   bool empty() const { return count_ == 0; }
   std::span<const astra_message_v2> messages() const { return {messages_, count_}; }
 
-  void add(const astra_message_v2& message) {
+  // Add astra_message_v2{members...}.
+  template <typename... Members>
+  void add(const Members&... members) {
     if (count_ == room_) grow();
-    messages_[count_++] = message;
+    ::new (static_cast<void*>(&messages_[count_++])) astra_message_v2{members...};
   }
 
   // Forget all; the room of a large one is given back.
@@ -143,7 +145,7 @@ class Transport {
       if (Causes* causes = events_.causes()) causes->carry(destination, bytes);
       return;
     }
-    outbox_.add({messages_, bytes, flow, narrow<std::int32_t>(source), narrow<std::int32_t>(destination), queue, class_of(queue)});
+    outbox_.add(messages_, bytes, flow, narrow<std::int32_t>(source), narrow<std::int32_t>(destination), queue, class_of(queue));
     if (Causes* causes = events_.causes()) causes->send(messages_, destination, bytes);
     const CausalKeyId causal_key = events_.next_causal_key();
     events_.causal_keys().hold(causal_key);

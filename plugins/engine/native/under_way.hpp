@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <new>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -31,7 +32,7 @@ class UnderWay {
     std::unique_ptr<Page>& last = pages_.back();
     if (!last) last = take_page();
     const std::size_t place = number % kPage;
-    last->records[place] = Record{members...};
+    ::new (static_cast<void*>(&last->records[place])) Record{members...};
     last->present |= std::uint64_t{1} << place;
     ++size_;
   }
