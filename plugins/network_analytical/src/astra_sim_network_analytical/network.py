@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import repeat
+
 from astra_sim import InputError
 from astra_sim.fabric.graph import pattern_of
 from astra_sim.memo import cached
 from astra_sim.network import DelayParts, Network, RouteDelayNetwork
-from astra_sim.platform import Dimension, Platform
+from astra_sim.platform import MOST_NPUS, Dimension, Platform
 from astra_sim.units import GIB, PS_PER_NS
 
 from astra_sim_network_analytical.options import AnalyticalOptions
@@ -123,7 +125,16 @@ def _hops(dimension: Dimension) -> list[int] | None:
         return [0, *(dimension.hops(0, distance) for distance in range(1, size))]
     if size > _LARGEST_MATRIX:
         return None
-    return [dimension.hops(a, b) if a != b else 0 for a in range(size) for b in range(size)]
+    return [hops for source in range(size) for hops in _row(dimension, source)]
+
+
+def _row(dimension: Dimension, source: int) -> list[int]:
+    """The hops from a position to each. Raises PluginError, as `Dimension.hops`, for what is no such number."""
+    others = [*range(source), *range(source + 1, dimension.size)]
+    row = list(map(dimension.topology.hops, repeat(source), others))
+    if row and (set(map(type, row)) != {int} or min(row) < 0 or max(row) >= MOST_NPUS):
+        row = [dimension.hops(source, other) for other in others]
+    return [*row[:source], 0, *row[source:]]
 
 
 # Dollars per GiB/s of a link, a switch port and a network interface (ASTRA-sim 1.0).

@@ -74,6 +74,7 @@ class Clos(Topology):
     uplink_width: float = 1.0
     uplink_length: float = 1.0
     name: str = "clos"
+    _leaf_of: dict[int, int] = attrs.field(factory=dict, init=False, repr=False, eq=False)
 
     @property
     def leaves(self) -> int:
@@ -115,7 +116,11 @@ class Clos(Topology):
 
     def hops(self, source: int, destination: int) -> int:
         """Two at a leaf, four over a spine or within a pod, six over a core."""
-        a, b = self.leaf(source), self.leaf(destination)
+        known = self._leaf_of
+        for npu in (source, destination):
+            if npu not in known:
+                known[npu] = self.leaf(npu)
+        a, b = known[source], known[destination]
         if a == b:
             return 2
         return 4 if self.levels == 2 or a // self.pod_leaves == b // self.pod_leaves else 6

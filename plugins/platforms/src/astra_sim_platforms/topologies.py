@@ -30,7 +30,12 @@ class Graph(Topology):
     edges: tuple[Wire, ...] = attrs.field(repr=False)
     symmetric: Callable[[Peer], bool] | None = attrs.field(default=None, repr=False, eq=False)
     _leaving: list[list[Wire]] = attrs.field(init=False, repr=False, eq=False)
+    _is_even: bool = attrs.field(init=False, repr=False, eq=False)
     _rows: dict[int, list[int]] = attrs.field(factory=dict, init=False, repr=False, eq=False)
+
+    @_is_even.default
+    def _(self) -> bool:
+        return len({link.cost for link in self.edges}) < 2
 
     @_leaving.default
     def _(self) -> list[list[Wire]]:
@@ -67,8 +72,10 @@ class Graph(Topology):
     def _distances(self, source: int) -> list[int]:
         """The number of links from a node to each other node, on the route of least cost, and of these with the fewest links; -1: no route.
 
-        Computed at the first call for a source (Dijkstra's algorithm).
+        Computed at the first call for a source: link by link if all cost the same, else by Dijkstra's algorithm.
         """
+        if source not in self._rows and self._is_even:
+            self._rows[source] = self._links_away(source)
         if source not in self._rows:
             distances = self._rows[source] = [-1] * len(self._leaving)
             queue = [(0, 0, source)]
@@ -81,6 +88,22 @@ class Graph(Topology):
                     if distances[link.target] < 0:
                         heapq.heappush(queue, (cost + link.cost, hops + 1, link.target))
         return self._rows[source]
+
+    def _links_away(self, source: int) -> list[int]:
+        """The fewest links from a node to each other node."""
+        distances = [-1] * len(self._leaving)
+        distances[source] = links = 0
+        reached = [source]
+        while reached:
+            links += 1
+            new = []
+            for node in reached:
+                for link in self._leaving[node]:
+                    if distances[link.target] < 0:
+                        distances[link.target] = links
+                        new.append(link.target)
+            reached = new
+        return distances
 
     def check(self) -> None:
         """Raise InputError if some NPU cannot reach another."""
