@@ -10,21 +10,19 @@ from __future__ import annotations
 import json
 import os
 import re
-import resource
 import shutil
-import signal
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import Any, NamedTuple
 
 from astra_sim_chakra import Node, NodeType, write_nodes
 
 from devtools.figures import FigureTable, Row, main
+from devtools.peer_processes import NoAnswer, used
 
 PROGRAMS = {
     "ASTRA-sim 1.0": "ASTRA_SIM_1_BINARY",
@@ -35,8 +33,8 @@ PROGRAMS = {
 }
 """The variables that name the programs: `AnalyticalAstra`, `AstraSim_Analytical_Congestion_Unaware`, `gem5.opt` with ASTRA-sim 1.0's
 Garnet, `booksim`, and a Python that can import `scalesim`."""
-ROUNDS, LONG_S, LIMIT_S = 3, 20.0, 600.0
-"""How often both run, unless the other program takes `LONG_S`; a process that is not at its end after `LIMIT_S` is killed."""
+ROUNDS, LONG_S = 3, 20.0
+"""How often both run, unless the other program takes `LONG_S`."""
 MIB = 1 << 20
 
 
@@ -51,14 +49,6 @@ class Input(NamedTuple):
     their_answer: str
     our_answer: Callable[[Any], float]
     their_status: int = 0
-
-
-class NoAnswer(Exception):
-    """Why a program gave no answer, in a few words, and what it printed."""
-
-    def __init__(self, reason: str, printed: str = "") -> None:
-        super().__init__(f"{reason}\n{printed[-2000:]}")
-        self.reason = reason
 
 
 def _system_1(algorithm: str, dimensions: int) -> str:
@@ -199,28 +189,6 @@ CASE_OF: dict[tuple[str, str], Callable[[Path], Input]] = {
     ("BookSim 2", "torus 8x8, uniform 0.3"): partial(booksim, "torus", 0.3),
     ("SCALE-Sim", "reports of one GEMM of 1024 x 512 x 512, 32 x 32"): partial(scale_sim, 32),
 }
-
-
-def used(command: Sequence[str], folder: Path, status: int = 0) -> tuple[float, str]:
-    """CPU seconds of a process, and what it printed. Raises NoAnswer if it does not end with a status."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    with (folder / "printed").open("w+", encoding="utf-8", errors="replace") as printed:  # a pipe is open as long as any process has it
-        try:
-            ended = subprocess.run(command, check=False, stdout=printed, stderr=subprocess.STDOUT, cwd=folder, timeout=LIMIT_S).returncode
-        except OSError as error:
-            raise NoAnswer(f"not started: {error.strerror}") from None
-        except subprocess.TimeoutExpired:
-            raise NoAnswer(f"no end in {LIMIT_S:g} s", _text(printed)) from None
-        text = _text(printed)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    if ended != status:
-        raise NoAnswer(f"ended by {signal.Signals(-ended).name}" if ended < 0 else f"ended with status {ended}", text)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, text
-
-
-def _text(printed: TextIO) -> str:
-    printed.seek(0)
-    return printed.read()
 
 
 def _number(answer: str, printed: str) -> float:

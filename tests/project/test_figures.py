@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -16,7 +17,7 @@ import pytest
 from devtools import figures
 from devtools.environment import Environment
 from devtools.figures import FigureTable, Row
-from devtools.workspace import Failure
+from devtools.workspace import ROOT, Failure
 
 STAMP = "2026-11-22, x86_64, 2 processors, Python 3.11.7."
 PAGE = """# Page
@@ -249,3 +250,67 @@ def test_the_row_of_a_program_that_cannot_be_started_gives_the_reason(tmp_path: 
     monkeypatch.setenv(peers["PROGRAMS"]["BookSim 2"], str(tmp_path / "missing"))
     make = peers["CASE_OF"]["BookSim 2", "mesh 8x8, uniform 0.1"]
     assert peers["beside"]("BookSim 2", make) == ["not started: No such file or directory", "", "", ""]
+
+
+NPUS_OF_TWO_LEAVES = 16
+
+
+@pytest.fixture
+def simgrid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The benchmark of SimGrid, and in place of a compiler a script whose program gives the ends that `ends.txt` has."""
+    benchmark = runpy.run_path(str(figures.BENCHMARKS / "solvers.py"))
+    monkeypatch.setitem(benchmark["beside"].__globals__, "ROUNDS", 1)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    program = tmp_path / "program"
+    program.write_text(f'#!/bin/sh\ntest -s "$1" && cp {tmp_path}/ends.txt "$2"\n')
+    program.chmod(0o755)
+    compiler = tmp_path / "compiler"
+    compiler.write_text(f"#!/bin/sh\nwhile [ $1 != -o ]; do shift; done\ncp {program} $2\n")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CXX", str(compiler))
+    return benchmark
+
+
+def test_simgrid_runs_beside_flow(simgrid: dict[str, Any], tmp_path: Path) -> None:
+    ends = simgrid["our_ends_ps"](simgrid["leaf_spine"](NPUS_OF_TWO_LEAVES))
+    assert len(set(ends)) > 5
+    (tmp_path / "ends.txt").write_text("".join(f"{end / 1e12!r}\n" for end in ends))
+    flows, theirs, ours, ratio, last = simgrid["beside"](tmp_path, NPUS_OF_TWO_LEAVES)
+    assert (flows, last) == ("240", f"{max(ends) / 1e6:.3f} us")
+    assert float(theirs) < float(ours)
+    assert float(ratio) < 1
+
+
+def test_a_flow_that_ends_at_another_time_in_simgrid_is_an_error(simgrid: dict[str, Any], tmp_path: Path) -> None:
+    ends = simgrid["our_ends_ps"](simgrid["leaf_spine"](NPUS_OF_TWO_LEAVES))
+    ends[7] += 1000
+    (tmp_path / "ends.txt").write_text("".join(f"{end / 1e12!r}\n" for end in ends))
+    with pytest.raises(Exception, match="flow 7 ends after"):
+        simgrid["beside"](tmp_path, NPUS_OF_TWO_LEAVES)
+
+
+def test_without_simgrid_its_rows_are_left_out_and_the_reason_is_printed(
+    simgrid: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    compiler = tmp_path / "compiler"
+    compiler.write_text("#!/bin/sh\necho 'fatal error: simgrid/s4u.hpp: No such file or directory'\nexit 1\n")
+    assert simgrid["beside"](tmp_path, NPUS_OF_TWO_LEAVES) is None
+    assert "SimGrid is not there: fatal error: simgrid/s4u.hpp" in capsys.readouterr().err
+    monkeypatch.setenv("CXX", str(tmp_path / "no-compiler"))
+    assert simgrid["beside"](tmp_path / "other", NPUS_OF_TWO_LEAVES) is None
+    assert "no C++ compiler" in capsys.readouterr().err
+
+
+def test_flows_have_the_routes_of_the_network_that_simgrid_is_given(simgrid: dict[str, Any], tmp_path: Path) -> None:
+    topology = simgrid["leaf_spine"](NPUS_OF_TWO_LEAVES)
+    simgrid["write_flows"](topology, tmp_path / "flows")
+    lines = (tmp_path / "flows").read_text().splitlines()
+    links = len(topology.edges)
+    assert lines[0] == f"{NPUS_OF_TWO_LEAVES} {links}"
+    assert lines[links + 1] == "240"
+    for line in lines[links + 2 :]:
+        source, destination, _, count, *route = map(int, line.split())
+        nodes = [topology.edges[number] for number in route]
+        assert (nodes[0].source, nodes[-1].target, count) == (source, destination, len(route))
+        assert all(one.target == other.source for one, other in itertools.pairwise(nodes))
+        assert count == (2 if source // 8 == destination // 8 else 4)
