@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import attrs
@@ -14,14 +15,16 @@ from astra_sim_serving.request import Sequence
 from astra_sim_serving.result import ServingResult
 from serving.random_servers import plain_case, random_case
 
+from random_checks.served_models import random_fleet, random_requests
+
 IN_TESTS = 40
 IN_NIGHTLY = 4000
 
 
 def check(seed: int, folder: Path) -> list[str]:
-    """A server that the compiled loop has, or for some seeds any."""
-    is_plain = seed % 8 > 0
-    table = plain_case(seed) if is_plain else random_case(seed)
+    """A server that the compiled loop has, or for some seeds any, or a fleet of several models."""
+    is_plain = seed % 8 > 1
+    table = plain_case(seed) if is_plain else random_case(seed) if seed % 8 else random_models(seed, folder)
     compiled, plain = _outcome(table, True), _outcome(table, False)
     if not isinstance(compiled, ServingResult) or not isinstance(plain, ServingResult):
         return [] if compiled == plain else [f"compiled {compiled!r:.300}, in Python {plain!r:.300}"]
@@ -29,6 +32,16 @@ def check(seed: int, folder: Path) -> list[str]:
     if is_plain and not isinstance(compiled.sequences, RecordedSequences):
         wrong.append("the compiled loop was not used")
     return wrong
+
+
+def random_models(seed: int, folder: Path) -> dict[str, Any]:
+    """A fleet of several models, with its requests in a file."""
+    draw = Random(seed)
+    table = random_fleet(draw)
+    trace = folder / "requests.jsonl"
+    trace.write_text("".join(json.dumps(each) + "\n" for each in random_requests(draw, list(table["serving"]["models"]))))
+    table["serving"]["requests"] = {"trace": str(trace)}
+    return table
 
 
 def _outcome(table: dict[str, Any], compiled: bool) -> ServingResult | str:
@@ -61,6 +74,9 @@ def differences(first: ServingResult, second: ServingResult) -> list[str]:
     ]
     if totals[0] != totals[1]:
         wrong.append("totals of instances differ")
+    for name, part in first.models.items():
+        if part.csv() != second.models[name].csv() or part.gaps.counts != second.models[name].gaps.counts:
+            wrong.append(f"results of {name} differ")
     return wrong
 
 

@@ -120,13 +120,17 @@ def plain_case(seed: int) -> dict[str, Any]:
     """The same without what the compiled loop does not have."""
     result, draw = random_case(seed), random.Random(-1 - seed)
     serving = result["serving"]
-    for section in ("autoscale", "tier", "lora", "transfer"):
+    for section in ("tier", "lora"):
         serving.pop(section, None)
-    (pool, *_) = serving["pool"]
-    serving["pool"] = [{"instances": draw.randint(1, 4)}]
-    if pool.get("role", "both") == "both" and draw.random() < 0.6:
-        serving["pool"][0] |= {key: value for key, value in pool.items() if key != "pipeline_parallel"}
-        serving["graph_tokens"] = draw.choice([0, 8, 512])
+    (pool, *others) = serving["pool"]
+    if others:
+        for each in serving["pool"]:
+            each["instances"] = draw.randint(1, 4)
+    else:
+        serving["pool"] = [{"instances": draw.randint(1, 4)}]
+        if draw.random() < 0.6:
+            serving["pool"][0] |= {key: value for key, value in pool.items() if key != "pipeline_parallel"}
+            serving["graph_tokens"] = draw.choice([0, 8, 512])
     if "speculative" in serving and draw.random() < 0.3:
         serving["speculative"]["draft"] = "llama3-8b"
     serving["seed"] = draw.choice([0, 5, 2**61 + 3])

@@ -162,9 +162,7 @@ def test_presets_plan_the_same_when_they_are_asked_in_python(monkeypatch: pytest
     [
         {"pool": [{"instances": 1, "pipeline_parallel": 2}]},
         {"lora": {"adapters": 2, "rank": 4}},
-        {"autoscale": {"policy": "queue", "target": 2}},
         {"tier": [{"capacity_gib": 1e-3, "read_gb_per_s": 1}]},
-        {"pool": [{"role": "prefill"}, {"role": "decode"}], "transfer": {"bandwidth_gb_per_s": 1.0}},
         {"requests": {"count": 3, "rate": 1.0, "input": {"distribution": "uniform", "low": 10**9, "high": 10**9}}},
         {"requests": {"count": 3, "rate": 1.0, "input": {**LONG, "mean": 1e12}}},
         {"requests": {"count": 3, "rate": 1.0, "prefix": {"groups": 1, "tokens": 2**40}}},

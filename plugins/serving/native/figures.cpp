@@ -49,53 +49,52 @@ std::vector<Band> bands_of(const std::vector<const Sequence*>& sequences, const 
 }  // namespace
 
 std::int64_t Figures::finished() const {
-  return std::count_if(begin_, end_, [](const Sequence& each) { return each.is_done(); });
+  return count_if([](const Sequence& each) { return each.is_done(); });
 }
 
 std::int64_t Figures::tokens() const {
   std::int64_t result = 0;
-  for (const Sequence* each = begin_; each != end_; ++each) result += each->generated;
+  for_each([&](const Sequence& each) { result += each.generated; });
   return result;
 }
 
 std::pair<std::int64_t, std::int64_t> Figures::preempted() const {
   std::pair<std::int64_t, std::int64_t> result{0, 0};
-  for (const Sequence* each = begin_; each != end_; ++each) {
-    result.first += each->preemptions > 0;
-    result.second += each->preemptions;
-  }
+  for_each([&](const Sequence& each) {
+    result.first += each.preemptions > 0;
+    result.second += each.preemptions;
+  });
   return result;
 }
 
 std::vector<std::pair<int, std::int64_t>> Figures::shed() const {
   std::vector<std::pair<int, std::int64_t>> result;
-  for (const Sequence* each = begin_; each != end_; ++each) {
-    if (each->shed == Shed::kNo) continue;
-    const int reason = static_cast<int>(each->shed);
+  for_each([&](const Sequence& each) {
+    if (each.shed == Shed::kNo) return;
+    const int reason = static_cast<int>(each.shed);
     const auto known = std::find_if(result.begin(), result.end(), [reason](const auto& entry) { return entry.first == reason; });
     if (known == result.end()) {
       result.emplace_back(reason, 1);
     } else {
       ++known->second;
     }
-  }
+  });
   return result;
 }
 
 double Figures::last_token() const {
   double result = -1.0;
-  for (const Sequence* each = begin_; each != end_; ++each) result = std::max(result, each->last_token);
+  for_each([&](const Sequence& each) { result = std::max(result, each.last_token); });
   return result;
 }
 
 std::int64_t Figures::finished_between(double begin, double end) const {
-  return std::count_if(begin_, end_,
-                       [begin, end](const Sequence& each) { return each.is_done() && begin <= each.last_token && each.last_token <= end; });
+  return count_if([begin, end](const Sequence& each) { return each.is_done() && begin <= each.last_token && each.last_token <= end; });
 }
 
 std::int64_t Figures::within(const Slo& slo) const {
   const auto keeps = [](const std::optional<double>& limit, double seconds) { return !limit || seconds * 1e3 <= *limit; };
-  return std::count_if(begin_, end_, [&](const Sequence& each) {
+  return count_if([&](const Sequence& each) {
     return each.is_done() && keeps(slo.ttft_ms, ttft(each)) && (!has_tpot(each) || keeps(slo.tpot_ms, tpot(each))) &&
            keeps(slo.e2e_ms, e2e(each));
   });
@@ -104,21 +103,21 @@ std::int64_t Figures::within(const Slo& slo) const {
 std::optional<Summary> Figures::summary(const std::string& latency) const {
   std::vector<double> values;
   values.reserve(static_cast<std::size_t>(end_ - begin_));
-  for (const Sequence* each = begin_; each != end_; ++each) {
-    if (!each->is_done() || (latency == "tpot" && !has_tpot(*each))) continue;
-    values.push_back(latency == "ttft"   ? ttft(*each)
-                     : latency == "tpot" ? tpot(*each)
-                     : latency == "e2e"  ? e2e(*each)
-                                         : each->scheduled - each->arrival);
-  }
+  for_each([&](const Sequence& each) {
+    if (!each.is_done() || (latency == "tpot" && !has_tpot(each))) return;
+    values.push_back(latency == "ttft"   ? ttft(each)
+                     : latency == "tpot" ? tpot(each)
+                     : latency == "e2e"  ? e2e(each)
+                                         : each.scheduled - each.arrival);
+  });
   return summary_of(values);
 }
 
 std::vector<Band> Figures::ttft_bands(double front_end_s, const std::vector<std::pair<double, double>>& bands) const {
   std::vector<const Sequence*> finished;
-  for (const Sequence* each = begin_; each != end_; ++each) {
-    if (each->is_done()) finished.push_back(each);
-  }
+  for_each([&](const Sequence& each) {
+    if (each.is_done()) finished.push_back(&each);
+  });
   return bands_of(finished, bands, [front_end_s](const Sequence& each) {
     TtftCauses result{front_end_s, each.scheduled - each.arrival - front_end_s, 0.0};
     std::copy(each.prefill.begin(), each.prefill.end(), result.begin() + 3);
@@ -129,13 +128,14 @@ std::vector<Band> Figures::ttft_bands(double front_end_s, const std::vector<std:
 
 std::vector<Band> Figures::tpot_bands(const std::vector<std::pair<double, double>>& bands) const {
   std::vector<const Sequence*> longer;
-  for (const Sequence* each = begin_; each != end_; ++each) {
-    if (each->is_done() && has_tpot(*each)) longer.push_back(each);
-  }
+  for_each([&](const Sequence& each) {
+    if (each.is_done() && has_tpot(each)) longer.push_back(&each);
+  });
   return bands_of(longer, bands, [](const Sequence& each) {
     TpotCauses result{};
     std::copy(each.decode.begin(), each.decode.end(), result.begin());
     result[kParts] = each.preempted_s;
+    result[kParts + 1] = each.resumed >= 0 ? each.resumed - each.first_token : 0.0;
     const auto tokens = static_cast<double>(each.generated - 1);
     for (double& cause : result) cause /= tokens;
     return result;

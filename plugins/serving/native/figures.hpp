@@ -26,10 +26,11 @@ struct Band {
   std::vector<double> means;
 };
 
-// The first `count` sequences, which have arrived.
+// The first `count` sequences, which have arrived: those of a model, or of all for -1.
 class Figures {
  public:
-  Figures(const std::vector<Sequence>& sequences, std::int64_t count) : begin_(sequences.data()), end_(sequences.data() + count) {}
+  Figures(const std::vector<Sequence>& sequences, std::int64_t count, Number model)
+      : begin_(sequences.data()), end_(sequences.data() + count), model_(model) {}
 
   std::int64_t finished() const;
   std::int64_t tokens() const;
@@ -46,8 +47,22 @@ class Figures {
   std::vector<Band> tpot_bands(const std::vector<std::pair<double, double>>& bands) const;
 
  private:
+  template <typename Do>
+  void for_each(Do what) const {
+    for (const Sequence* each = begin_; each != end_; ++each) {
+      if (model_ < 0 || each->model == model_) what(*each);
+    }
+  }
+  template <typename Condition>
+  std::int64_t count_if(Condition condition) const {
+    std::int64_t result = 0;
+    for_each([&](const Sequence& each) { result += condition(each); });
+    return result;
+  }
+
   const Sequence* begin_;
   const Sequence* end_;
+  Number model_;
 };
 
 }  // namespace astra::serving

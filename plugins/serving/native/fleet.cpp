@@ -1,42 +1,15 @@
 #include "fleet.hpp"
 
 #include <algorithm>
-#include <stdexcept>
 #include <utility>
 
 namespace astra::serving {
 
-Fleet::Fleet(FleetOptions options, RandomStream stream) : options_(std::move(options)), stream_(stream) {
-  const std::string& name = options_.router;
-  if (name == "round-robin") {
-    router_ = [this](const Sequence&) { return static_cast<std::size_t>(turn_++ % instances_.size()); };
-  } else if (name == "random") {
-    router_ = [this](const Sequence& each) {
-      return static_cast<std::size_t>(stream_.uniform(static_cast<std::uint64_t>(each.number)) * static_cast<double>(instances_.size()));
-    };
-  } else if (name == "two-choices") {
-    router_ = [this](const Sequence& each) { return two_choices(each); };
-  } else if (name == "prefix") {
-    router_ = [this](const Sequence& each) { return with_prefix(each); };
-  } else if (name == "chosen") {
-    router_ = [this](const Sequence& each) { return static_cast<std::size_t>(choices_.at(static_cast<std::size_t>(each.number))); };
-  } else {
-    router_ = [this](const Sequence&) { return least_loaded(); };
-  }
-  if (name == "least-requests") {
-    load_ = [](const Instance& each) { return static_cast<double>(each.requests()); };
-  } else if (name == "least-waiting") {
-    load_ = [](const Instance& each) { return static_cast<double>(4 * each.scheduler.waiting.size() + each.scheduler.running.size()); };
-  } else if (name == "least-tokens") {
-    load_ = [](const Instance& each) { return static_cast<double>(each.outstanding_tokens()); };
-  } else if (name == "least-kv") {
-    load_ = [](const Instance& each) {
-      return static_cast<double>(each.scheduler.cache.used_blocks()) / static_cast<double>(each.scheduler.cache.blocks());
-    };
-  }
-}
+Fleet::Fleet(FleetOptions options, RandomStream stream) : options_(options), receiver_router_("least-kv", 0.0, stream) {}
 
-void Fleet::add_instance(const InstanceOptions& options, std::shared_ptr<Policy> policy, std::shared_ptr<Speculation> speculation) {
+void Fleet::add_instance(Place place, const InstanceOptions& options, std::shared_ptr<Policy> policy,
+                         std::shared_ptr<Speculation> speculation) {
+  place.number = static_cast<Number>(instances_.size());
   KvCache cache(options.blocks, options.block_tokens, options.prefix_caching, contents_);
   std::unique_ptr<Scheduler> scheduler;
   if (policy) {
@@ -44,7 +17,8 @@ void Fleet::add_instance(const InstanceOptions& options, std::shared_ptr<Policy>
   } else {
     scheduler = std::make_unique<Scheduler>(std::move(cache), options.limits, options.by_priority, options.drafts);
   }
-  instances_.push_back(std::make_unique<Instance>(static_cast<Number>(instances_.size()), std::move(scheduler), std::move(speculation)));
+  scheduler->receives = place.role == Role::kDecode;
+  instances_.push_back(std::make_unique<Instance>(place, std::move(scheduler), std::move(speculation)));
 }
 
 void Fleet::add_replica(std::size_t count, std::shared_ptr<IterationTime> time, bool jumps) {
@@ -60,40 +34,97 @@ void Fleet::add_requests(std::vector<Sequence> requests, std::vector<std::int64_
   contents_ = std::move(contents);
 }
 
+void Fleet::open(const std::vector<Number>& numbers) {
+  for (ServedModel& each : models_) {
+    each.takers.clear();
+    each.receivers.clear();
+  }
+  for (const Number number : numbers) {
+    Instance* const instance = instances_[static_cast<std::size_t>(number)].get();
+    ServedModel& model = models_[static_cast<std::size_t>(instance->place.model)];
+    (instance->place.role == Role::kDecode ? model.receivers : model.takers).push_back(instance);
+  }
+}
+
+const std::vector<Weighted>& Fleet::gaps(Number model) {
+  if (model >= 0 || models_.size() == 1) return models_[static_cast<std::size_t>(std::max(model, 0))].gaps.sorted();
+  all_gaps_ = {};
+  for (ServedModel& each : models_) {
+    for (const auto& [value, count] : each.gaps.sorted()) all_gaps_.add(value, count);
+  }
+  return all_gaps_.sorted();
+}
+
 std::int64_t Fleet::advance(std::int64_t most) {
   if (!has_started_) start();
   std::int64_t done = 0;
-  while (done < most && !queue_.empty()) {
+  while (done < most) {
+    if (transfers_ && transfers_->is_under_way()) advance_transfers();
+    if (queue_.empty()) break;
     const Event event = queue_.top();
     queue_.pop();
     now_ = event.at;
+    going_on_ -= event.kind < Kind::kStarted;
     ++events_;
     ++done;
-    const auto what = static_cast<std::size_t>(event.what);
-    switch (event.kind) {
-      case Kind::kArrive:
-        arrive(event.what);
-        break;
-      case Kind::kEnqueue:
-        enqueue(sequences_[what]);
-        break;
-      case Kind::kEnd:
-        end(what, event.stamp);
-        break;
-      case Kind::kBegin:
-        begin(what);
-        break;
-    }
+    happen(event);
   }
   return done;
 }
 
+// Let the network that transfers share go on up to the next event that may begin others.
+void Fleet::advance_transfers() {
+  std::optional<double> until;
+  if (going_on_) until = queue_.top().at;
+  const auto [at, requests] = transfers_->advance(until);
+  for (const Number request : requests) push(std::max(now_, at), Kind::kTransferred, request);
+}
+
+void Fleet::happen(const Event& event) {
+  const auto what = static_cast<std::size_t>(event.what);
+  switch (event.kind) {
+    case Kind::kArrive:
+      return arrive(event.what);
+    case Kind::kEnqueue:
+      return enqueue(sequences_[what]);
+    case Kind::kEnd:
+      return end(what, event.stamp);
+    case Kind::kTransferred:
+      return transferred(sequences_[what]);
+    case Kind::kBegin:
+      return begin(what);
+    case Kind::kStarted:
+    case Kind::kScale:
+      return decide(static_cast<Number>(event.what));
+  }
+}
+
 void Fleet::start() {
   has_started_ = true;
+  if (scaling_) push(scaling_->period_s, Kind::kScale, -1);
   for (std::int64_t count = std::max<std::int64_t>(1, options_.concurrency); count; --count) next_arrival();
 }
 
-void Fleet::push(double at, Kind kind, std::int64_t what, std::int32_t stamp) { queue_.push({at, kind, ++pushed_, what, stamp}); }
+void Fleet::push(double at, Kind kind, std::int64_t what, std::int32_t stamp) {
+  going_on_ += kind < Kind::kStarted;
+  queue_.push({at, kind, ++pushed_, what, stamp});
+}
+
+// Tell the autoscaler that a unit has started, or let it decide, while something else is to happen.
+void Fleet::decide(Number started) {
+  if (started < 0 && !going_on_) return;
+  std::vector<InstanceLoad> loads;
+  for (const auto& each : instances_) {
+    const Scheduler& scheduler = each->scheduler;
+    loads.push_back({static_cast<std::int64_t>(scheduler.waiting.size()), scheduler.cache.used_blocks(), each->requests() + each->coming});
+  }
+  const auto [starting, takers] = scaling_->decide(started, now_, loads, scaling_->pools);
+  open(takers);
+  if (started >= 0) return;
+  for (PoolPeriod& each : scaling_->pools) each = {};
+  for (const Number unit : starting) push(now_ + scaling_->cold_start_s, Kind::kStarted, unit);
+  push(now_ + scaling_->period_s, Kind::kScale, -1);
+}
 
 void Fleet::next_arrival() {
   if (asked_ == static_cast<std::int64_t>(sequences_.size())) return;
@@ -113,26 +144,39 @@ void Fleet::arrive(std::int64_t number) {
 }
 
 void Fleet::enqueue(Sequence& sequence) {
-  const std::size_t number = router_(sequence);
-  Instance& instance = *instances_[number];
-  sequence.instance = static_cast<Number>(number);
+  const ServedModel& model = models_[static_cast<std::size_t>(sequence.model)];
+  Instance& instance = model.router.choose(sequence, model.takers);
+  sequence.instance = instance.number();
+  if (scaling_) ++scaling_->pools[static_cast<std::size_t>(instance.place.pool)].arrived;
   sequence.shed = refusal(sequence, instance);
   if (sequence.shed != Shed::kNo) {
     ended();
     return;
   }
   instance.add(sequence);
-  Replica& replica = replicas_[replica_of_[number]];
-  if (!replica.is_busy()) {
-    wake(replica_of_[number]);
-  } else if (const std::optional<double> end = replica.interrupt(instance, now_)) {
-    push(*end, Kind::kEnd, static_cast<std::int64_t>(replica_of_[number]), replica.stamp);
+  got(instance);
+}
+
+// Begin an iteration for a sequence that an instance has got, or let a jump end for it.
+void Fleet::got(const Instance& instance) {
+  const std::size_t number = replica_of_[static_cast<std::size_t>(instance.number())];
+  if (!replicas_[number].is_busy()) {
+    wake(number);
+  } else {
+    reschedule(number, replicas_[number].interrupt(instance, now_));
   }
+}
+
+void Fleet::reschedule(std::size_t number, std::optional<double> end) {
+  if (end) push(*end, Kind::kEnd, static_cast<std::int64_t>(number), replicas_[number].stamp);
 }
 
 Shed Fleet::refusal(const Sequence& sequence, const Instance& instance) const {
   const std::int64_t tokens = std::int64_t{sequence.input} + sequence.output;
-  const std::int64_t room = instance.scheduler.cache.blocks() * instance.scheduler.cache.block_tokens();
+  std::int64_t blocks = instance.scheduler.cache.blocks();
+  const Takers& receivers = models_[static_cast<std::size_t>(sequence.model)].receivers;
+  if (!receivers.empty()) blocks = std::min(blocks, receivers.front()->scheduler.cache.blocks());
+  const std::int64_t room = blocks * instance.scheduler.cache.block_tokens();
   if (sequence.input >= room) return Shed::kPrompt;
   if (tokens > room) return Shed::kAnswer;
   if (tokens > options_.max_model_tokens) return Shed::kModelTokens;
@@ -150,11 +194,64 @@ void Fleet::begin(std::size_t number) {
 void Fleet::end(std::size_t number, std::int32_t stamp) {
   const Replica& replica = replicas_[number];
   if (stamp != replica.stamp) return;  // of a jump that was cut
-  for (Instance* each : replica.instances) each->end(now_, gaps_);
-  for (const Instance* each : replica.instances) {
+  for (Instance* each : replica.instances) each->end(now_, models_[static_cast<std::size_t>(each->place.model)].gaps);
+  for (Instance* each : replica.instances) {
     for (std::size_t count = each->finished.size(); count; --count) ended();
+    if (scaling_) {
+      std::vector<double>& ttfts = scaling_->pools[static_cast<std::size_t>(each->place.pool)].ttfts;
+      for (const Sequence* one : each->first_tokens) ttfts.push_back(now_ - one->arrival);
+    }
+    if (each->place.role == Role::kPrefill) {
+      for (Sequence* one : each->first_tokens) {
+        if (!one->is_done()) hand_over(*one, *each);
+      }
+    } else if (each->place.role == Role::kDecode) {
+      adopt(*each);
+    }
   }
   wake(number);
+}
+
+// Take a sequence out of the running ones of its instance, which keeps its blocks until they are sent.
+void Fleet::hand_over(Sequence& sequence, Instance& sender) {
+  std::vector<Sequence*>& running = sender.scheduler.running;
+  running.erase(std::find(running.begin(), running.end(), &sequence));
+  Instance& receiver = receiver_router_.choose(sequence, models_[static_cast<std::size_t>(sequence.model)].receivers);
+  sequence.prefill_instance = sender.number();
+  sequence.instance = receiver.number();
+  ++receiver.coming;
+  receiver.incoming.push_back(&sequence);
+  adopt(receiver);
+}
+
+// Begin the transfers for which an instance has blocks, in the order in which they were asked for.
+void Fleet::adopt(Instance& receiver) {
+  if (receiver.incoming.empty()) return;
+  const std::size_t number = replica_of_[static_cast<std::size_t>(receiver.number())];
+  reschedule(number, replicas_[number].cut(now_));
+  KvCache& cache = receiver.scheduler.cache;
+  while (!receiver.incoming.empty() && cache.blocks_for(receiver.incoming.front()->total) <= cache.free_blocks()) {
+    Sequence& sequence = *receiver.incoming.front();
+    receiver.incoming.pop_front();
+    held_[sequence.number] = {std::exchange(sequence.blocks, {}), std::exchange(sequence.capacity, 0)};
+    cache.grow(sequence, sequence.total);
+    const Number what = sequence.number;
+    const auto end = transfers_->begin(now_, sequence.prefill_instance, receiver.number(), sequence.computed, what);
+    if (end) push(*end, Kind::kTransferred, what);
+  }
+}
+
+void Fleet::transferred(Sequence& sequence) {
+  Instance& sender = *instances_[static_cast<std::size_t>(sequence.prefill_instance)];
+  Instance& receiver = *instances_[static_cast<std::size_t>(sequence.instance)];
+  const auto held = held_.extract(sequence.number);
+  sender.scheduler.cache.release(held.mapped().blocks, held.mapped().capacity);
+  sequence.transfer_end = now_;
+  --receiver.coming;
+  receiver.scheduler.add(sequence);
+  const std::size_t number = replica_of_[static_cast<std::size_t>(sender.number())];
+  if (!replicas_[number].is_busy()) wake(number);
+  got(receiver);
 }
 
 void Fleet::ended() {
@@ -165,48 +262,6 @@ void Fleet::wake(std::size_t number) {
   if (is_woken_[number]) return;
   is_woken_[number] = 1;
   push(now_, Kind::kBegin, static_cast<std::int64_t>(number));
-}
-
-std::size_t Fleet::least_loaded() const {
-  std::size_t best = 0;
-  double least = load_(*instances_[0]);
-  for (std::size_t each = 1; each < instances_.size(); ++each) {
-    const double load = load_(*instances_[each]);
-    if (load < least) {
-      best = each;
-      least = load;
-    }
-  }
-  return best;
-}
-
-std::size_t Fleet::two_choices(const Sequence& sequence) const {
-  const auto number = static_cast<std::uint64_t>(sequence.number);
-  const std::size_t count = instances_.size();
-  const auto first = static_cast<std::size_t>(stream_.uniform(2 * number) * static_cast<double>(count));
-  if (count == 1) return first;
-  const auto step = static_cast<std::size_t>(stream_.uniform(2 * number + 1) * static_cast<double>(count - 1));
-  const std::size_t second = (first + 1 + step) % count;
-  return instances_[second]->requests() < instances_[first]->requests() ? second : first;
-}
-
-std::size_t Fleet::with_prefix(const Sequence& sequence) const {
-  std::int64_t requests = 0;
-  for (const auto& each : instances_) requests += each->requests();
-  double mean = static_cast<double>(requests) / static_cast<double>(instances_.size());
-  if (mean == 0.0) mean = 1.0;
-  std::size_t best = 0;
-  double most = -std::numeric_limits<double>::infinity();
-  for (std::size_t each = 0; each < instances_.size(); ++each) {
-    Instance& instance = *instances_[each];
-    const double cached = static_cast<double>(instance.scheduler.cache.match_tokens(sequence)) / static_cast<double>(sequence.input);
-    const double value = cached - options_.prefix_beta * static_cast<double>(instance.requests()) / mean;
-    if (value > most) {
-      best = each;
-      most = value;
-    }
-  }
-  return best;
 }
 
 }  // namespace astra::serving

@@ -8,12 +8,15 @@
 #include <optional>
 #include <queue>
 #include <string>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "instance.hpp"
 #include "policies.hpp"
-#include "random_stream.hpp"
 #include "replica.hpp"
+#include "router.hpp"
+#include "transfers.hpp"
 #include "weighted_values.hpp"
 
 namespace astra::serving {
@@ -23,8 +26,6 @@ struct FleetOptions {
   double front_end_s = 0.0;
   std::int64_t queue_limit = 0;  // 0: none
   std::int64_t max_model_tokens = std::numeric_limits<std::int64_t>::max();
-  std::string router;
-  double prefix_beta = 0.0;
 };
 
 struct InstanceOptions {
@@ -37,20 +38,59 @@ struct InstanceOptions {
   std::string policy_name;
 };
 
+// What autoscaling sees of an instance: autoscale.InstanceLoad of Python.
+struct InstanceLoad {
+  std::int64_t waiting;
+  std::int64_t used_blocks;
+  std::int64_t held;
+};
+
+// What autoscaling sees of a pool since its last decision: requests that arrived, and times to first tokens.
+struct PoolPeriod {
+  std::int64_t arrived = 0;
+  std::vector<double> ttfts;
+};
+
+// Decides every `period_s` which instances start, in Python. `decide` takes the unit that has started (-1: none, decide), the time, the
+// loads of all instances and the periods of all pools. It returns the units that start, and the instances that take requests from now on.
+struct Scaling {
+  using Decision = std::pair<std::vector<Number>, std::vector<Number>>;
+  using Decide = std::function<Decision(Number, double, const std::vector<InstanceLoad>&, const std::vector<PoolPeriod>&)>;
+
+  Decide decide;
+  double period_s = 0.0;
+  double cold_start_s = 0.0;
+  std::vector<PoolPeriod> pools;
+};
+
+// Requests of one model: the instances that they may go to, and those that take their keys and values over.
+struct ServedModel {
+  explicit ServedModel(Router router) : router(std::move(router)) {}
+
+  Router router;
+  Takers takers;
+  Takers receivers;
+  WeightedValues gaps;
+};
+
 class Fleet {
  public:
   Fleet(FleetOptions options, RandomStream stream);
   Fleet(const Fleet&) = delete;  // instances refer to its contents
   Fleet& operator=(const Fleet&) = delete;
 
+  void add_model(Router router) { models_.emplace_back(std::move(router)); }
   // `policy`: what plans; none: the rules of vLLM. `speculation`: the outcomes of its drafts.
-  void add_instance(const InstanceOptions& options, std::shared_ptr<Policy> policy, std::shared_ptr<Speculation> speculation);
+  void add_instance(Place place, const InstanceOptions& options, std::shared_ptr<Policy> policy, std::shared_ptr<Speculation> speculation);
   // Let the last `count` instances begin and end iterations together.
   void add_replica(std::size_t count, std::shared_ptr<IterationTime> time, bool jumps);
   // Requests in order, before the run. `contents` are the ids of the tokens that their prompts share with others.
   void add_requests(std::vector<Sequence> requests, std::vector<std::int64_t> contents);
-  // The instance of each request, for a router that looks at the request alone.
-  void choose(std::vector<Number> choices) { choices_ = std::move(choices); }
+  // Let keys and values go from instances for prompts to those for answers.
+  void hand_over(std::shared_ptr<Transfers> transfers) { transfers_ = std::move(transfers); }
+  void scale(Scaling scaling) { scaling_ = std::move(scaling); }
+  // Let requests go to these instances alone.
+  void open(const std::vector<Number>& numbers);
 
   // Let up to `most` events happen. Returns how many did: fewer if all requests have ended.
   std::int64_t advance(std::int64_t most);
@@ -60,11 +100,12 @@ class Fleet {
   std::int64_t arrived() const { return arrived_; }
   const std::vector<Sequence>& sequences() const { return sequences_; }
   const std::vector<std::unique_ptr<Instance>>& instances() const { return instances_; }
-  WeightedValues& gaps() { return gaps_; }
+  // Gaps between tokens of a model, in ascending order; of all for -1.
+  const std::vector<Weighted>& gaps(Number model);
 
  private:
   // In the order in which events of one instant happen.
-  enum class Kind : std::uint8_t { kArrive, kEnqueue, kEnd, kBegin };
+  enum class Kind : std::uint8_t { kArrive, kEnqueue, kEnd, kTransferred, kBegin, kStarted, kScale };
   struct Event {
     double at;
     Kind kind;
@@ -78,36 +119,46 @@ class Fleet {
       return count > other.count;
     }
   };
-  using Load = std::function<double(const Instance&)>;
+  // The blocks of a sequence on its way at its sender.
+  struct Held {
+    std::vector<std::int32_t> blocks;
+    Tokens capacity;
+  };
 
   void start();
   void push(double at, Kind kind, std::int64_t what, std::int32_t stamp = 0);
+  void advance_transfers();
+  void happen(const Event& event);
   void next_arrival();
   void arrive(std::int64_t number);
   void enqueue(Sequence& sequence);
+  void got(const Instance& instance);
+  void reschedule(std::size_t number, std::optional<double> end);
   void begin(std::size_t number);
   void end(std::size_t number, std::int32_t stamp);
   void ended();
   void wake(std::size_t number);
+  void hand_over(Sequence& sequence, Instance& sender);
+  void adopt(Instance& receiver);
+  void transferred(Sequence& sequence);
+  void decide(Number started);
   Shed refusal(const Sequence& sequence, const Instance& instance) const;
-  std::size_t least_loaded() const;
-  std::size_t two_choices(const Sequence& sequence) const;
-  std::size_t with_prefix(const Sequence& sequence) const;
 
   FleetOptions options_;
-  RandomStream stream_;
-  std::function<std::size_t(const Sequence&)> router_;
-  Load load_;
-  std::vector<Number> choices_;
-  std::uint64_t turn_ = 0;
+  std::vector<ServedModel> models_;
+  Router receiver_router_;
+  std::shared_ptr<Transfers> transfers_;
+  std::unordered_map<Number, Held> held_;
+  std::optional<Scaling> scaling_;
+  WeightedValues all_gaps_;
   std::vector<std::unique_ptr<Instance>> instances_;
   std::vector<Replica> replicas_;
   std::vector<std::size_t> replica_of_;
   std::vector<char> is_woken_;
   std::vector<Sequence> sequences_;
   std::vector<std::int64_t> contents_;
-  WeightedValues gaps_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> queue_;
+  std::int64_t going_on_ = 0;  // events that are to happen but for starts and decisions of autoscaling
   bool has_started_ = false;
   double now_ = 0.0;
   std::int64_t events_ = 0;

@@ -51,6 +51,7 @@ void Instance::plan(double now) {
   for (Sequence* each : scheduler.admitted) {
     if (each->scheduled < 0) each->scheduled = now;
     if (each->preempted_at < 0) each->mark = totals.parts;
+    if (each->transfer_end >= 0 && each->resumed < 0) each->resumed = now;
   }
 }
 
@@ -104,6 +105,7 @@ void Instance::end(double now, WeightedValues& gaps) {
   const double busy = account_until(now);
   is_busy_ = false;
   finished.clear();
+  first_tokens.clear();
   if (under_way_.count > 1) {
     end_jump(now, gaps);
   } else {
@@ -206,6 +208,7 @@ void Instance::mark_resumed(Sequence& sequence, double now) {
 void Instance::mark_first_token(Sequence& sequence, double now) {
   sequence.first_token = now;
   if (sequence.preempted_at < 0) account(sequence, sequence.prefill);
+  first_tokens.push_back(&sequence);
 }
 
 void Instance::account(Sequence& sequence, Parts& known) {

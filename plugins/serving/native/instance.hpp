@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -36,12 +37,23 @@ struct Iterations {
   std::int64_t until(double now) const;
 };
 
+enum class Role : std::uint8_t { kBoth, kPrefill, kDecode };
+
+// What an instance is in its fleet.
+struct Place {
+  Number number = 0;
+  Number pool = 0;
+  Number model = 0;
+  Role role = Role::kBoth;
+};
+
 class Instance {
  public:
   // `speculation`: the outcomes of drafts; none: there are no drafts.
-  Instance(Number number, std::unique_ptr<Scheduler> scheduler, std::shared_ptr<Speculation> speculation)
-      : scheduler(*scheduler), scheduler_(std::move(scheduler)), number_(number), speculation_(std::move(speculation)) {}
+  Instance(Place place, std::unique_ptr<Scheduler> scheduler, std::shared_ptr<Speculation> speculation)
+      : scheduler(*scheduler), place(place), scheduler_(std::move(scheduler)), speculation_(std::move(speculation)) {}
 
+  Number number() const { return place.number; }
   std::int64_t requests() const { return static_cast<std::int64_t>(scheduler.waiting.size() + scheduler.running.size()); }
   std::int64_t outstanding_tokens() const;
   const Batch& batch() const { return batch_; }
@@ -49,7 +61,7 @@ class Instance {
   const Iterations& under_way() const { return under_way_; }
 
   void add(Sequence& sequence) {
-    sequence.instance = number_;
+    sequence.instance = place.number;
     scheduler.add(sequence);
   }
 
@@ -62,12 +74,16 @@ class Instance {
   void reserve(std::int64_t count);
   // Let a jump end after `count` iterations.
   void cut(std::int64_t count);
-  // Commit the iterations that end now; `finished` lists the sequences that have ended.
+  // Commit the iterations that end now; `finished` and `first_tokens` list sequences that have ended, or got their first token.
   void end(double now, WeightedValues& gaps);
 
   Scheduler& scheduler;
+  const Place place;
   Totals totals;
   std::vector<Sequence*> finished;
+  std::vector<Sequence*> first_tokens;
+  std::deque<Sequence*> incoming;  // from other instances, waiting for blocks
+  std::int64_t coming = 0;         // on their way from other instances, or waiting for blocks
 
  private:
   void end_one(double now, WeightedValues& gaps);
@@ -81,7 +97,6 @@ class Instance {
   void account(Sequence& sequence, Parts& known);
 
   std::unique_ptr<Scheduler> scheduler_;
-  Number number_;
   std::shared_ptr<Speculation> speculation_;
   Batch batch_;
   Iterations under_way_;

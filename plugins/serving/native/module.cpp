@@ -70,13 +70,37 @@ nb::bytes draw_poisson(std::uint64_t seed, const std::string& name, double rate,
   return bytes_of(result);
 }
 
-// Columns of requests: arrivals, prompts, answers, priorities, and how many of `contents` each has and the tokens of each of these. The
-// last three are empty if all are 0. `limit`: the longest answer that the server assumes; 0: each one's own length.
+// Transfers that Python times: `begin` takes the time, sender, receiver, tokens and request, `under_way` tells whether some are under way,
+// `advance` returns the next time at which some end by a moment, and their requests.
+class PythonTransfers final : public Transfers {
+ public:
+  using Begin = std::function<void(double, Number, Number, Tokens, Number)>;
+  using Advance = std::function<Ended(std::optional<double>)>;
+
+  PythonTransfers(Begin begin, std::function<bool()> under_way, Advance advance)
+      : begin_(std::move(begin)), under_way_(std::move(under_way)), advance_(std::move(advance)) {}
+
+  std::optional<double> begin(double now, Number sender, Number receiver, Tokens tokens, Number request) override {
+    begin_(now, sender, receiver, tokens, request);
+    return std::nullopt;
+  }
+  bool is_under_way() const override { return under_way_(); }
+  Ended advance(std::optional<double> until) override { return advance_(until); }
+
+ private:
+  Begin begin_;
+  std::function<bool()> under_way_;
+  Advance advance_;
+};
+
+// Columns of requests: arrivals, prompts, answers, priorities, numbers of models, and how many of `contents` each has and the tokens of
+// each of these. The last four are empty if all are 0. `limit`: the longest answer that the server assumes; 0: each one's own length.
 void add_requests(Fleet& fleet, const nb::bytes& arrivals, const nb::bytes& inputs, const nb::bytes& outputs, const nb::bytes& priorities,
-                  const nb::bytes& counts, const nb::bytes& content_tokens, const nb::bytes& contents, Tokens limit) {
+                  const nb::bytes& models, const nb::bytes& counts, const nb::bytes& content_tokens, const nb::bytes& contents,
+                  Tokens limit) {
   const auto arrival = column<double>(arrivals);
   const auto input = column<std::int64_t>(inputs), output = column<std::int64_t>(outputs), priority = column<std::int64_t>(priorities);
-  const auto shared = column<std::int64_t>(counts), tokens = column<std::int64_t>(content_tokens);
+  const auto model = column<std::int64_t>(models), shared = column<std::int64_t>(counts), tokens = column<std::int64_t>(content_tokens);
   if (input.size() != arrival.size() || output.size() != arrival.size() || shared.size() != tokens.size()) {
     throw std::invalid_argument("columns of requests differ in length");
   }
@@ -91,6 +115,7 @@ void add_requests(Fleet& fleet, const nb::bytes& arrivals, const nb::bytes& inpu
     each.output = static_cast<Tokens>(output[number]);
     each.max_new_tokens = limit ? limit : each.output;
     if (!priority.empty()) each.priority = priority[number];
+    if (!model.empty()) each.model = static_cast<Number>(model[number]);
     if (!shared.empty() && shared[number]) {
       each.content = begin;
       each.content_tokens = static_cast<Tokens>(std::min<std::int64_t>(tokens[number], kMostTokens));
@@ -106,9 +131,9 @@ nb::tuple sequence(const Fleet& fleet, std::int64_t number) {
   const Sequence& each = fleet.sequences()[static_cast<std::size_t>(number)];
   const auto tuple_of = [](const Parts& parts) { return std::tuple_cat(parts); };
   return nb::make_tuple(each.arrival, each.total, each.computed, each.generated, each.capacity, each.cached, each.drafts, each.preemptions,
-                        each.instance, each.scheduled, each.first_token, each.last_token, static_cast<int>(each.shed), each.preempted_at,
-                        each.preempted_s, each.preempted_before_first_s, tuple_of(each.mark), tuple_of(each.prefill),
-                        tuple_of(each.decode));
+                        each.instance, each.prefill_instance, each.scheduled, each.first_token, each.last_token, static_cast<int>(each.shed),
+                        each.preempted_at, each.preempted_s, each.preempted_before_first_s, tuple_of(each.mark), tuple_of(each.prefill),
+                        tuple_of(each.decode), each.transfer_end, each.resumed);
 }
 
 nb::tuple totals(const Fleet& fleet, std::size_t number) {
@@ -138,7 +163,32 @@ std::vector<std::pair<std::int64_t, std::vector<double>>> plain(const std::vecto
   return result;
 }
 
-Figures figures(const Fleet& fleet) { return {fleet.sequences(), fleet.arrived()}; }
+// The figures of the requests of a model; of all for -1.
+Figures figures(const Fleet& fleet, Number model) { return {fleet.sequences(), fleet.arrived(), model}; }
+
+// The numbers of the requests of a model that have arrived.
+std::vector<std::int64_t> requests_of(const Fleet& fleet, Number model) {
+  std::vector<std::int64_t> result;
+  for (std::int64_t number = 0; number < fleet.arrived(); ++number) {
+    if (fleet.sequences()[static_cast<std::size_t>(number)].model == model) result.push_back(number);
+  }
+  return result;
+}
+
+// Let a policy in Python start and stop instances: `decide` takes what `Scaling::decide` does, in tuples.
+void scale(Fleet& fleet, std::size_t pools, double period_s, double cold_start_s, const nb::callable& decide) {
+  Scaling scaling;
+  scaling.period_s = period_s;
+  scaling.cold_start_s = cold_start_s;
+  scaling.pools.resize(pools);
+  scaling.decide = [decide](Number started, double now, const std::vector<InstanceLoad>& loads, const std::vector<PoolPeriod>& periods) {
+    nb::list instances, period;
+    for (const InstanceLoad& each : loads) instances.append(nb::make_tuple(each.waiting, each.used_blocks, each.held));
+    for (const PoolPeriod& each : periods) period.append(nb::make_tuple(each.arrived, each.ttfts));
+    return nb::cast<Scaling::Decision>(decide(started, now, instances, period));
+  };
+  fleet.scale(std::move(scaling));
+}
 
 }  // namespace
 
@@ -227,31 +277,57 @@ NB_MODULE(_core, module) {
            "fields"_a);
   nb::class_<Sglang, Policy>(module, "Sglang").def(nb::init<bool, double>(), "longest_match"_a, "conservativeness"_a);
 
+  nb::class_<Transfers>(module, "Transfers");
+  nb::class_<TransfersInTurn, Transfers>(module, "TransfersInTurn")
+      .def(
+          "__init__",
+          [](TransfersInTurn* self, double latency_s, const std::vector<std::pair<double, double>>& senders, double bytes_per_s,
+             TransfersInTurn::Seconds seconds) {
+            std::vector<TransfersInTurn::Sender> result;
+            for (const auto& [exposed, bytes_per_token] : senders) result.push_back({exposed, bytes_per_token});
+            new (self) TransfersInTurn(latency_s, std::move(result), bytes_per_s, std::move(seconds));
+          },
+          "latency_s"_a, "senders"_a, "bytes_per_s"_a, "seconds"_a)
+      .def_ro("total_s", &TransfersInTurn::total_s)
+      .def_ro("count", &TransfersInTurn::count);
+  nb::class_<PythonTransfers, Transfers>(module, "PythonTransfers")
+      .def(nb::init<PythonTransfers::Begin, std::function<bool()>, PythonTransfers::Advance>(), "begin"_a, "under_way"_a, "advance"_a);
+
+  nb::enum_<Role>(module, "Role").value("BOTH", Role::kBoth).value("PREFILL", Role::kPrefill).value("DECODE", Role::kDecode);
   nb::class_<Fleet>(module, "Fleet")
       .def(
           "__init__",
           [](Fleet* self, std::int64_t concurrency, double front_end_s, std::int64_t queue_limit,
-             std::optional<std::int64_t> max_model_tokens, std::string router, double prefix_beta, std::uint64_t seed) {
-            FleetOptions options{concurrency, front_end_s, queue_limit, {}, std::move(router), prefix_beta};
+             std::optional<std::int64_t> max_model_tokens, std::uint64_t seed) {
+            FleetOptions options{concurrency, front_end_s, queue_limit, {}};
             options.max_model_tokens = max_model_tokens.value_or(std::numeric_limits<std::int64_t>::max());
-            new (self) Fleet(std::move(options), RandomStream(seed, "router"));
+            new (self) Fleet(options, RandomStream(seed, "router"));
           },
-          "concurrency"_a, "front_end_s"_a, "queue_limit"_a, "max_model_tokens"_a.none(), "router"_a, "prefix_beta"_a, "seed"_a)
+          "concurrency"_a, "front_end_s"_a, "queue_limit"_a, "max_model_tokens"_a.none(), "seed"_a)
+      .def(
+          "add_model",
+          [](Fleet& self, const std::string& router, double prefix_beta, std::uint64_t seed, std::optional<Chooser> chooser) {
+            self.add_model(Router(router, prefix_beta, RandomStream(seed, "router"), chooser.value_or(nullptr)));
+          },
+          "router"_a, "prefix_beta"_a, "seed"_a, "chooser"_a.none())
       .def(
           "add_instance",
-          [](Fleet& self, std::int64_t blocks, Tokens block_tokens, bool prefix_caching, std::int64_t sequences, std::int64_t tokens,
-             std::int64_t prefill_tokens, bool by_priority, Tokens drafts, std::shared_ptr<Policy> policy, std::string policy_name,
-             std::shared_ptr<Speculation> speculation) {
+          [](Fleet& self, Number pool, Number model, Role role, std::int64_t blocks, Tokens block_tokens, bool prefix_caching,
+             std::int64_t sequences, std::int64_t tokens, std::int64_t prefill_tokens, bool by_priority, Tokens drafts,
+             std::shared_ptr<Policy> policy, std::string policy_name, std::shared_ptr<Speculation> speculation) {
             self.add_instance(
+                {0, pool, model, role},
                 {blocks, block_tokens, prefix_caching, {sequences, tokens, prefill_tokens}, by_priority, drafts, std::move(policy_name)},
                 std::move(policy), std::move(speculation));
           },
-          "blocks"_a, "block_tokens"_a, "prefix_caching"_a, "sequences"_a, "tokens"_a, "prefill_tokens"_a, "by_priority"_a, "drafts"_a,
-          "policy"_a.none(), "policy_name"_a, "speculation"_a.none())
+          "pool"_a, "model"_a, "role"_a, "blocks"_a, "block_tokens"_a, "prefix_caching"_a, "sequences"_a, "tokens"_a, "prefill_tokens"_a,
+          "by_priority"_a, "drafts"_a, "policy"_a.none(), "policy_name"_a, "speculation"_a.none())
       .def("add_replica", &Fleet::add_replica, "instances"_a, "time"_a, "jumps"_a)
-      .def("add_requests", &add_requests, "arrivals"_a, "inputs"_a, "outputs"_a, "priorities"_a, "counts"_a, "content_tokens"_a,
-           "contents"_a, "limit"_a)
-      .def("choose", &Fleet::choose, "choices"_a)
+      .def("add_requests", &add_requests, "arrivals"_a, "inputs"_a, "outputs"_a, "priorities"_a, "models"_a, "counts"_a,
+           "content_tokens"_a, "contents"_a, "limit"_a)
+      .def("hand_over", nb::overload_cast<std::shared_ptr<Transfers>>(&Fleet::hand_over), "transfers"_a)
+      .def("scale", &scale, "pools"_a, "period_s"_a, "cold_start_s"_a, "decide"_a)
+      .def("open", &Fleet::open, "instances"_a)
       .def("advance", &Fleet::advance, "most"_a)
       .def_prop_ro("now", &Fleet::now)
       .def_prop_ro("events", &Fleet::events)
@@ -260,32 +336,33 @@ NB_MODULE(_core, module) {
       .def("totals", &totals, "instance"_a)
       .def("scheduler_totals", &scheduler_totals, "instance"_a)
       .def("requests_in", &requests_in, "instance"_a)
-      .def("gaps", [](Fleet& self) { return self.gaps().sorted(); })
-      .def("gap_summary", [](Fleet& self) { return summary_of(self.gaps().sorted()); })
-      .def("finished", [](const Fleet& self) { return figures(self).finished(); })
-      .def("tokens", [](const Fleet& self) { return figures(self).tokens(); })
-      .def("preempted", [](const Fleet& self) { return figures(self).preempted(); })
-      .def("shed", [](const Fleet& self) { return figures(self).shed(); })
-      .def("last_token", [](const Fleet& self) { return figures(self).last_token(); })
+      .def("requests_of", &requests_of, "model"_a)
+      .def("gaps", &Fleet::gaps, "model"_a)
       .def(
-          "finished_between", [](const Fleet& self, double begin, double end) { return figures(self).finished_between(begin, end); },
-          "begin"_a, "end"_a)
+          "gap_summary", [](Fleet& self, Number model) { return summary_of(self.gaps(model)); }, "model"_a)
+      .def("figures", &figures, "model"_a, nb::keep_alive<0, 1>());
+  nb::class_<Figures>(module, "Figures")
+      .def("finished", &Figures::finished)
+      .def("tokens", &Figures::tokens)
+      .def("preempted", &Figures::preempted)
+      .def("shed", &Figures::shed)
+      .def("last_token", &Figures::last_token)
+      .def("finished_between", &Figures::finished_between, "begin"_a, "end"_a)
       .def(
           "within",
-          [](const Fleet& self, std::optional<double> ttft_ms, std::optional<double> tpot_ms, std::optional<double> e2e_ms) {
-            return figures(self).within({ttft_ms, tpot_ms, e2e_ms});
+          [](const Figures& self, std::optional<double> ttft_ms, std::optional<double> tpot_ms, std::optional<double> e2e_ms) {
+            return self.within({ttft_ms, tpot_ms, e2e_ms});
           },
           "ttft_ms"_a.none(), "tpot_ms"_a.none(), "e2e_ms"_a.none())
-      .def(
-          "summary", [](const Fleet& self, const std::string& latency) { return figures(self).summary(latency); }, "latency"_a)
+      .def("summary", &Figures::summary, "latency"_a)
       .def(
           "ttft_bands",
-          [](const Fleet& self, double front_end_s, const std::vector<std::pair<double, double>>& bands) {
-            return plain(figures(self).ttft_bands(front_end_s, bands));
+          [](const Figures& self, double front_end_s, const std::vector<std::pair<double, double>>& bands) {
+            return plain(self.ttft_bands(front_end_s, bands));
           },
           "front_end_s"_a, "bands"_a)
       .def(
           "tpot_bands",
-          [](const Fleet& self, const std::vector<std::pair<double, double>>& bands) { return plain(figures(self).tpot_bands(bands)); },
+          [](const Figures& self, const std::vector<std::pair<double, double>>& bands) { return plain(self.tpot_bands(bands)); },
           "bands"_a);
 }

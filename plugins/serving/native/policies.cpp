@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 
 namespace astra::serving {
 
@@ -59,30 +60,53 @@ void PolicyScheduler::plan(Batch& batch, double now) {
     batch.emplace_back(to_come_.back().first, std::min(to_come_.back().second, to_come_.back().first->missing()));
     to_come_.pop_back();
   }
+  if (batch.empty() && receives) admit_holders(batch);
   const bool decodes = admitted.empty() && preempted.empty() && batch.size() == running.size() &&
                        std::all_of(batch.begin(), batch.end(), [](const auto& each) { return each.second == 1; });
   steady_ = decodes && policy_->keeps(is_full);
 }
 
 bool PolicyScheduler::allocate(Sequence& sequence, Tokens tokens, const Batch& batch) {
-  if (sequence.capacity) {  // it runs
+  if (runs(sequence)) {
     if (drafts_ && sequence.missing() == 1) draft(sequence, drafts_);
     while (!cache.grow(sequence, sequence.computed + tokens)) {
+      if (receives && take_back()) continue;
       if (!make_room(batch) && !give_way()) return false;
     }
     return true;
   }
   if (!has_place()) return false;
-  const std::vector<std::int32_t>& matching = cache.matching(sequence);
-  const auto hit = static_cast<Tokens>(static_cast<std::int64_t>(matching.size()) * cache.block_tokens());
-  const Tokens fresh = std::min(tokens, sequence.total - hit);
-  while (!cache.can_hold(matching, fresh)) {
-    if (!make_room(batch)) return false;
+  if (!sequence.capacity) {
+    const std::vector<std::int32_t>& matching = cache.matching(sequence);
+    const auto hit = static_cast<Tokens>(static_cast<std::int64_t>(matching.size()) * cache.block_tokens());
+    const Tokens fresh = std::min(tokens, sequence.total - hit);
+    while (!cache.can_hold(matching, fresh)) {
+      if (!make_room(batch)) return false;
+    }
+    start(sequence, matching, fresh);
   }
-  start(sequence, matching, fresh);
   waiting.erase(std::find(waiting.begin(), waiting.end(), &sequence));
   enter(sequence);
   return true;
+}
+
+// A sequence with blocks, unless these have come from another instance and it still waits.
+bool PolicyScheduler::runs(const Sequence& sequence) const {
+  return sequence.capacity && (!receives || std::find(running.begin(), running.end(), &sequence) != running.end());
+}
+
+// Admit waiting sequences that hold blocks already, for which the planned ones wait.
+void PolicyScheduler::admit_holders(Batch& batch) {
+  std::int64_t left = limits_.tokens;
+  std::vector<Sequence*> holders;
+  std::copy_if(waiting.begin(), waiting.end(), std::back_inserter(holders), [](const Sequence* each) { return each->capacity > 0; });
+  for (Sequence* each : holders) {
+    if (!left || !has_place()) return;
+    waiting.erase(std::find(waiting.begin(), waiting.end(), each));
+    enter(*each);
+    batch.emplace_back(each, cut(each->missing(), left));
+    left -= batch.back().second;
+  }
 }
 
 bool PolicyScheduler::make_room(const Batch& batch) {
@@ -99,7 +123,7 @@ bool PolicyScheduler::make_room(const Batch& batch) {
 }
 
 bool PolicyScheduler::give_way() {
-  const auto victim = std::find_if(to_come_.begin(), to_come_.end(), [](const auto& each) { return each.first->capacity > 0; });
+  const auto victim = std::find_if(to_come_.begin(), to_come_.end(), [this](const auto& each) { return runs(*each.first); });
   const bool is_next = victim + 1 == to_come_.end();
   preempt(static_cast<std::size_t>(std::find(running.begin(), running.end(), victim->first) - running.begin()));
   if (!is_next) to_come_.erase(victim);

@@ -63,6 +63,8 @@ class PolicyScheduler final : public Scheduler {
   bool allocate(Sequence& sequence, Tokens tokens, const Batch& batch);
   bool make_room(const Batch& batch);
   bool give_way();
+  bool runs(const Sequence& sequence) const;
+  void admit_holders(Batch& batch);
 
   std::shared_ptr<Policy> policy_;
   std::string what_;

@@ -49,7 +49,11 @@ void Replica::price(std::int64_t later, std::vector<Parts>& parts) {
 }
 
 std::optional<double> Replica::interrupt(const Instance& instance, double now) {
-  if (!instance.scheduler.may_take_more() || !is_busy()) return std::nullopt;
+  return instance.scheduler.may_take_more() ? cut(now) : std::nullopt;
+}
+
+std::optional<double> Replica::cut(double now) {
+  if (!is_busy()) return std::nullopt;
   const Iterations& current = instances.front()->under_way();
   if (current.count == 1) return std::nullopt;
   const std::int64_t count = current.until(now);

@@ -22,6 +22,8 @@ class Replica {
   // Let a jump end with the iteration that is under way, for a request that an instance has just got. Returns the new end; nothing if
   // nothing changes.
   std::optional<double> interrupt(const Instance& instance, double now);
+  // Let a jump end with the iteration that is under way. Returns the new end; nothing if nothing changes.
+  std::optional<double> cut(double now);
 
   std::vector<Instance*> instances;
   std::int32_t stamp = 0;  // counts the jumps that were cut, whose end comes earlier than announced

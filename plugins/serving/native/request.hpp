@@ -27,6 +27,7 @@ struct Request {
   Tokens content_tokens = 0;
   Tokens max_new_tokens = 0;  // the longest answer that the server assumes
   Number number = 0;
+  Number model = 0;
 
   std::tuple<std::int64_t, double, Number> order() const { return {priority, arrival, number}; }
 };
@@ -40,6 +41,7 @@ struct Sequence : Request {
   Tokens drafts = 0;  // drafted tokens, which the next iteration verifies
   Number preemptions = 0;
   Number instance = -1;
+  Number prefill_instance = -1;
   Shed shed = Shed::kNo;
   double scheduled = -1.0;
   double first_token = -1.0;
@@ -47,6 +49,8 @@ struct Sequence : Request {
   double preempted_at = -1.0;
   double preempted_s = 0.0;
   double preempted_before_first_s = 0.0;
+  double transfer_end = -1.0;  // when its keys and values had come from another instance
+  double resumed = -1.0;       // when it then ran
   Parts mark{};
   Parts prefill{};
   Parts decode{};

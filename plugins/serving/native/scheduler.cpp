@@ -42,6 +42,7 @@ Scheduler::Planned Scheduler::plan_running(Batch& batch) {
       tokens = cut(tokens, left.budget);
     }
     while (!cache.grow(sequence, sequence.computed + tokens)) {
+      if (receives && take_back()) continue;
       const std::size_t place = victim();
       const bool is_own = running[place] == &sequence;
       if (place < position) {  // every sequence before this one is in the batch
@@ -75,10 +76,7 @@ std::size_t Scheduler::victim() const {
 void Scheduler::preempt(std::size_t place) {
   Sequence& sequence = *running[place];
   running.erase(running.begin() + static_cast<std::ptrdiff_t>(place));
-  cache.release(sequence, true);
-  sequence.computed = 0;
-  sequence.drafts = 0;
-  ++sequence.preemptions;
+  lose(sequence);
   preempted.push_back(&sequence);
   if (by_priority_) {
     add(sequence);
@@ -87,12 +85,32 @@ void Scheduler::preempt(std::size_t place) {
   }
 }
 
+void Scheduler::lose(Sequence& sequence) {
+  cache.release(sequence, true);
+  sequence.computed = 0;
+  sequence.drafts = 0;
+  ++sequence.preemptions;
+}
+
+bool Scheduler::take_back() {
+  const auto last = std::find_if(waiting.rbegin(), waiting.rend(), [](const Sequence* each) { return each->capacity > 0; });
+  if (last == waiting.rend()) return false;
+  lose(**last);
+  return true;
+}
+
+// In order, up to the first that does not fit; behind it those whose keys and values have come, which have their blocks.
 void Scheduler::admit(Batch& batch, std::int64_t budget) {
-  while (!waiting.empty() && budget > 0 && has_place()) {
-    Sequence& sequence = *waiting.front();
-    const Tokens tokens = fitting(sequence, budget);
-    if (!tokens) return;
-    waiting.pop_front();
+  std::size_t place = 0;
+  while (place < waiting.size() && budget > 0 && has_place()) {
+    Sequence& sequence = *waiting[place];
+    const Tokens tokens = place == 0 || sequence.capacity ? fitting(sequence, budget) : 0;
+    if (!tokens) {
+      if (!receives) return;
+      ++place;
+      continue;
+    }
+    waiting.erase(waiting.begin() + static_cast<std::ptrdiff_t>(place));
     enter(sequence);
     batch.emplace_back(&sequence, tokens);
     budget -= tokens;
@@ -105,6 +123,7 @@ void Scheduler::enter(Sequence& sequence) {
 }
 
 Tokens Scheduler::fitting(Sequence& sequence, std::int64_t budget) {
+  if (sequence.capacity) return cut(sequence.missing(), budget);
   const std::vector<std::int32_t>& matching = cache.matching(sequence);
   const auto hit = static_cast<Tokens>(static_cast<std::int64_t>(matching.size()) * cache.block_tokens());
   const Tokens tokens = cut(sequence.total - hit, budget);

@@ -31,7 +31,7 @@ class Scheduler {
 
   bool is_steady() const { return steady_; }
   // Whether a request that has just been added may change the next iteration.
-  virtual bool may_take_more() const { return has_place() && (by_priority_ || waiting.size() < 2); }
+  virtual bool may_take_more() const { return has_place() && (by_priority_ || receives || waiting.size() < 2); }
 
   KvCache cache;
   std::deque<Sequence*> waiting;
@@ -40,15 +40,19 @@ class Scheduler {
   std::vector<Sequence*> admitted;
   std::int64_t hit_tokens = 0;
   std::int64_t looked_up_tokens = 0;
+  bool receives = false;  // sequences come from other instances, with their blocks
 
  protected:
   bool has_place() const { return static_cast<std::int64_t>(running.size()) < limits_.sequences; }
   void preempt(std::size_t place);
+  // Take the blocks of the last sequence that waits with some, which is to be computed anew; false if there is none.
+  bool take_back();
   // Give a sequence the blocks that match it, and those of the tokens behind them.
   void start(Sequence& sequence, const std::vector<std::int32_t>& matching, Tokens tokens);
   void enter(Sequence& sequence);
   // Tokens that are drafted for a sequence that decodes: as many as the budget has, and none if there are no blocks for them.
   Tokens draft(Sequence& sequence, std::int64_t budget);
+  Tokens cut(Tokens tokens, std::int64_t budget) const;
 
   Limits limits_;
   Tokens drafts_;
@@ -63,8 +67,8 @@ class Scheduler {
   Planned plan_running(Batch& batch);
   void admit(Batch& batch, std::int64_t budget);
   Tokens fitting(Sequence& sequence, std::int64_t budget);
-  Tokens cut(Tokens tokens, std::int64_t budget) const;
   std::size_t victim() const;
+  void lose(Sequence& sequence);
 
   bool by_priority_;
 };

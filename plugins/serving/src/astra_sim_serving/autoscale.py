@@ -10,7 +10,8 @@ from __future__ import annotations
 import enum
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import attrs
 
@@ -19,6 +20,20 @@ from astra_sim_serving.options import AutoscaleOptions
 
 TOLERANCE = 0.1
 """Relative difference of metric and target that changes nothing."""
+
+
+class InstanceLoad(NamedTuple):
+    """What decisions see of an instance: requests that wait, blocks in use, and requests that it has or gets from another."""
+
+    waiting: int
+    used_blocks: int
+    held: int
+
+
+def load_of(instance: ServingInstance) -> InstanceLoad:
+    """The load of an instance now."""
+    scheduler = instance.scheduler
+    return InstanceLoad(len(scheduler.waiting), scheduler.cache.used_blocks, instance.requests + instance.coming)
 
 
 class State(enum.Enum):
@@ -40,11 +55,6 @@ class ScaledUnit:
     state: State = State.ON
     npu_s: float = 0.0
     since: float = 0.0
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether it has no requests, and none is on its way."""
-        return not any(each.requests or each.coming for each in self.instances)
 
     def become(self, state: State, now: float) -> None:
         """Change the state, and count the time until now if its NPUs were in use."""
@@ -71,10 +81,16 @@ class Pool:
 
 @attrs.define(eq=False)
 class Autoscaler:
-    """Starts and stops instances of pools."""
+    """Starts and stops instances of pools. `load`: that of an instance now."""
 
     options: AutoscaleOptions
     pools: Sequence[Pool]
+    load: Callable[[ServingInstance], InstanceLoad] = load_of
+
+    @property
+    def takers(self) -> list[ServingInstance]:
+        """The instances that take requests, in order."""
+        return [each for pool in self.pools for unit in pool.units if unit.state is State.ON for each in unit.instances]
 
     def begin(self) -> None:
         """Let as many instances run as there are at least."""
@@ -105,11 +121,16 @@ class Autoscaler:
                     running -= 1
         return started
 
+    def started(self, unit: ScaledUnit, now: float) -> None:
+        """Let an instance that has started take requests."""
+        if unit.state is State.STARTING:
+            unit.become(State.ON, now)
+
     def release(self, now: float) -> None:
         """Let go of instances that were to stop and have no requests any more."""
         for pool in self.pools:
             for unit in pool.units:
-                if unit.state is State.DRAINING and unit.is_empty:
+                if unit.state is State.DRAINING and not any(self.load(each).held for each in unit.instances):
                     unit.become(State.OFF, now)
 
     def _wanted(self, pool: Pool, now: float) -> int:
@@ -130,9 +151,9 @@ class Autoscaler:
         on = [each for unit in pool.units if unit.state is State.ON for each in unit.instances]
         running = pool.count(State.ON, State.STARTING)
         if self.options.policy == "queue":
-            return sum(len(each.scheduler.waiting) for each in on) / running
+            return sum(self.load(each).waiting for each in on) / running
         if self.options.policy == "kv":
-            return sum(each.scheduler.cache.used_blocks / each.scheduler.cache.blocks for each in on) / len(on)
+            return sum(self.load(each).used_blocks / each.scheduler.cache.blocks for each in on) / len(on)
         if self.options.policy == "rate":
             return pool.arrived / self.options.period_s / running
         return 1e3 * sum(pool.ttfts) / len(pool.ttfts) if pool.ttfts else 0.0

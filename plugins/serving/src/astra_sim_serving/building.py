@@ -33,7 +33,7 @@ from astra_sim_serving.routers import Router, make_router
 from astra_sim_serving.scheduler import InstanceScheduler, Limits
 from astra_sim_serving.speculation import Speculation
 from astra_sim_serving.tiers import Tiers
-from astra_sim_serving.transfers import SharedTransfers, Transfers, TransfersInTurn
+from astra_sim_serving.transfers import PromptBytes, SharedTransfers, Transfers, TransfersInTurn
 
 DISTRIBUTION = "astra-sim-serving"
 
@@ -81,6 +81,8 @@ class FleetBuilder:
         arrivals = requests_of(options.requests, options.seed, f"{self.parts.where}: serving.requests", options.models)
         if options.lora is not None:
             arrivals = with_adapters(arrivals, options.lora, options.seed)
+        if options.models:
+            arrivals = list(arrivals)  # both loops may ask for them
         replicas = self._replicas()
         stream = RandomStream(options.seed, "router")
         transfers = self._transfers()
@@ -99,10 +101,13 @@ class FleetBuilder:
             models={number: pool.model for number, pool in enumerate(options.pool) if pool.model is not None},
         )
         result = self._result([each for replica in replicas for each in replica.instances])
-        if compiled and not options.models:
-            in_core = compile_fleet(fleet, arrivals, self._router_policy(""), options.router.prefix_beta, options.seed)
+        if compiled:
+            policies = {name: self._router_policy(name) for name in self.models}
+            in_core = compile_fleet(fleet, arrivals, policies, options.router.prefix_beta, options.seed)
             if in_core is not None:
                 result.gaps = in_core.gaps
+                for number, part in enumerate(result.models.values()):
+                    part.gaps = attrs.evolve(in_core.gaps, model=number)
                 return in_core, result
         return fleet, result
 
@@ -243,17 +248,12 @@ class FleetBuilder:
         if not first:
             return None
         transfer = self.parts.options.transfer
-        bytes_per_token, exposed = {}, {}
+        bytes_per_token, exposed = dict.fromkeys(self.models, 0.0), dict.fromkeys(self.models, 1.0)
         for model, pool in first.items():
             bytes_per_token[model] = pool.tensor_parallel * self.models[model].memory.kv_bytes(Sharding(pool.tensor_parallel))
             exposed[model] = 1.0 if transfer.mode == "after" else 1 / self.models[model].parts.model.layers
-        model_of = [pool.model or "" for pool in self.parts.options.pool]
-
-        def bytes_of(sender: ServingInstance, tokens: int) -> float:
-            """The bytes that are left when a prompt of the sender's model ends."""
-            model = model_of[sender.pool]
-            return exposed[model] * tokens * bytes_per_token[model]
-
+        models = [pool.model or "" for pool in self.parts.options.pool]
+        bytes_of = PromptBytes([exposed[each] for each in models], [bytes_per_token[each] for each in models])
         latency_s = transfer.latency_us / 1e6
         network = self._shared_network() if transfer.bandwidth_gb_per_s is None else None
         if network is not None:
@@ -265,7 +265,12 @@ class FleetBuilder:
                 f"{self.parts.where}: serving.transfer.order is 'concurrent', and nothing here is shared; expected a network on which"
                 " messages wait for each other, such as flow, without serving.transfer.bandwidth_gb_per_s"
             )
-        return TransfersInTurn(latency_s, bytes_of, self._seconds_of(transfer.bandwidth_gb_per_s))
+        if transfer.bandwidth_gb_per_s is not None:
+            return TransfersInTurn(latency_s, bytes_of, transfer.bandwidth_gb_per_s * 1e9, _no_network)
+        times = TransferTimes(self.parts.network)
+        return TransfersInTurn(
+            latency_s, bytes_of, 0.0, lambda sender, receiver, size: times.seconds(sender.npus, receiver.npus, size)
+        )
 
     def _shared_network(self) -> EventNetwork | None:
         """A network for transfers alone, if messages wait for each other on it. Raises InputError if there is no platform for one."""
@@ -279,10 +284,6 @@ class FleetBuilder:
             raise InputError(f"{self.parts.where}: network is an object, on which collectives run; expected one by name for transfers")
         return network
 
-    def _seconds_of(self, bandwidth_gb_per_s: float | None) -> Callable[[ServingInstance, ServingInstance, float], float]:
-        """The time of a transfer by its bytes: at a bandwidth, or as messages on a network on which they never wait."""
-        if bandwidth_gb_per_s is not None:
-            bytes_per_s = bandwidth_gb_per_s * 1e9
-            return lambda sender, receiver, size: size / bytes_per_s
-        times = TransferTimes(self.parts.network)
-        return lambda sender, receiver, size: times.seconds(sender.npus, receiver.npus, size)
+
+def _no_network(sender: ServingInstance, receiver: ServingInstance, size: float) -> float:
+    raise AssertionError("transfers at a bandwidth use no network")

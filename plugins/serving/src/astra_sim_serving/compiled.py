@@ -1,23 +1,24 @@
 """The loop of a fleet in C++ (`native/`), for what most experiments have; the other loop has everything, and gives the same results.
 
-In C++ are instances for prompts and answers, also those that share experts, all schedulers, drafts, the cache with its contents, all
-routers, jumps, and the figures of requests. Times of kernels and collectives come from Python, once for each shape, and plans of policies
-of plugins. Not in C++ are several models, instances for prompts or answers alone, pipelines, adapters, memories behind the cache,
-autoscaling and timelines.
+In C++ are instances for prompts, answers or both, also those that share experts, of one or several models, all schedulers, drafts, the
+cache with its contents, all routers, jumps, and the figures of requests. From Python come times of kernels and collectives, once for each
+shape, plans of policies of plugins, decisions of autoscaling, and transfers that share links. Not in C++ are pipelines, adapters, memories
+behind the cache and timelines.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING
 
 import attrs
 from astra_sim import PluginError
 
+from astra_sim_serving.autoscale import Autoscaler, InstanceLoad, ScaledUnit
 from astra_sim_serving.batch import BatchShape
-from astra_sim_serving.fleet import ServingFleet
+from astra_sim_serving.fleet import HandOver, ServingFleet
 from astra_sim_serving.instance import InstanceTotals, ServingInstance
 from astra_sim_serving.iteration_time import FormulaTimes, IterationTime, KernelTimes, LayerDraft, ModelDraft, TableTimes
 from astra_sim_serving.lengths import LengthSampler
@@ -28,6 +29,8 @@ from astra_sim_serving.replica import Replica
 from astra_sim_serving.request import ServingRequest
 from astra_sim_serving.requests import ARRIVAL_STREAM, INPUT_STREAM, OUTPUT_STREAM, DrawnRequests
 from astra_sim_serving.scheduler import InstanceScheduler
+from astra_sim_serving.speculation import Speculation
+from astra_sim_serving.transfers import SharedTransfers, TransfersInTurn
 
 if TYPE_CHECKING:
     from astra_sim_serving import _core
@@ -40,17 +43,23 @@ _MOST_CACHED = 1 << 60
 
 @attrs.define(eq=False)
 class CompiledFleet:
-    """A fleet whose events happen in C++. `instances` take their totals when it has run, or was stopped."""
+    """A fleet whose events happen in C++. `instances` take their totals when it has run, or was stopped.
+
+    `outcomes` are those of the drafts of each model that has some, `transfers` those of the hand-over, if instances take turns.
+    `names` has the models by their numbers, `models` by pools.
+    """
 
     core: _core.Fleet
     instances: Sequence[ServingInstance]
     sequences: RecordedSequences
     gaps: RecordedGaps
     on_progress: Callable[[float, int], None] | None
-    outcomes: _core.Speculation | None
-    scaler: None = None
-    hand_over: None = None
-    models: dict[int, str] = attrs.field(factory=dict)
+    outcomes: Sequence[tuple[Speculation, _core.Speculation]]
+    transfers: _core.TransfersInTurn | None
+    scaler: Autoscaler | None
+    hand_over: HandOver | None
+    names: Sequence[str]
+    models: Mapping[int, str]
 
     @property
     def events(self) -> int:
@@ -59,11 +68,20 @@ class CompiledFleet:
 
     def run(self) -> None:
         """Let everything happen, until all requests have ended."""
+        if self.scaler is not None:
+            self.scaler.begin()
+        self.core.open([each.number for each in (self.instances if self.scaler is None else self.scaler.takers)])
+        shared = self.hand_over.transfers if self.hand_over is not None else None
+        on_progress = self.on_progress
+        if isinstance(shared, SharedTransfers) and on_progress is not None:
+            shared.report = lambda at: on_progress(at, self.core.events)
         try:
             while self.core.advance(EVENTS_OF_A_LOOK) == EVENTS_OF_A_LOOK:
                 if self.on_progress is not None:
                     self.on_progress(self.core.now, self.core.events)
         finally:
+            if isinstance(shared, SharedTransfers):
+                shared.report = None  # the core has the transfers, and these would have the core
             self._take_totals()
         for each in self.instances:
             numbers = self.core.requests_in(each.number)
@@ -75,55 +93,121 @@ class CompiledFleet:
             each.totals = InstanceTotals(*self.core.totals(each.number))
             scheduler = each.scheduler
             scheduler.cache.free_blocks, scheduler.hit_tokens, scheduler.looked_up_tokens = self.core.scheduler_totals(each.number)
-            if each.speculation is not None and self.outcomes is not None:
-                each.speculation.drafted, each.speculation.accepted = self.outcomes.drafted, self.outcomes.accepted
+        for speculation, outcomes in self.outcomes:
+            speculation.drafted, speculation.accepted = outcomes.drafted, outcomes.accepted
+        if self.hand_over is not None and self.transfers is not None:
+            self.hand_over.transfers.total_s, self.hand_over.transfers.count = self.transfers.total_s, self.transfers.count
+
+    def sequences_of(self, model: str) -> RecordedSequences:
+        """The requests of a model."""
+        return self.sequences.of_model(self.names.index(model))
 
 
 def compile_fleet(
-    fleet: ServingFleet, requests: Iterable[ServingRequest], policy: str, prefix_beta: float, seed: int
+    fleet: ServingFleet, requests: Iterable[ServingRequest], policies: Mapping[str, str], prefix_beta: float, seed: int
 ) -> CompiledFleet | None:
-    """The same fleet in C++, whose router has that policy; None if it has something that is not there, or C++ is not installed."""
+    """The same fleet in C++; None if it has something that is not there, or C++ is not installed. `policies`: of routers, by model."""
     module = _module()
     if module is None or not _is_plain(fleet):
         return None
     drawn = requests if isinstance(requests, DrawnRequests) else None
     known = [] if drawn is not None else list(requests)
     instances = [each for replica in fleet.replicas for each in replica.instances]
-    speculation = instances[0].speculation
-    outcomes = None if speculation is None else module.Speculation(speculation.acceptance, seed & _WORDS)
-    try:
-        columns = _columns_of(known) if drawn is None else _drawn_columns(module, drawn)
-        core = _core_of(module, fleet, policy, prefix_beta, seed, outcomes)
-        if columns.limit >= module.MOST_TOKENS:
-            raise OverflowError(f"answers of up to {columns.limit} tokens")
-        core.add_requests(*attrs.astuple(columns))
-    except OverflowError:
-        return None
-    if policy == "session":  # it looks at nothing else
-        core.choose([fleet.route(each, instances).number for each in drawn or known])
+    names = list(policies)
+    drafting = {id(each.speculation): each.speculation for each in instances if each.speculation is not None}
+    outcomes = {key: module.Speculation(each.acceptance, seed & _WORDS) for key, each in drafting.items()}
 
     def request_at(number: int, arrival: float) -> ServingRequest:
         if drawn is not None:
             return drawn.at(number, arrival)
         return known[number] if known[number].arrival == arrival else attrs.evolve(known[number], arrival=arrival)
 
-    return CompiledFleet(core, instances, RecordedSequences(core, request_at), RecordedGaps(core), fleet.on_progress, outcomes)
+    def choose(number: int, takers: list[int]) -> int:
+        """The place of the instance that the router chooses, which does not look at the arrival."""
+        return takers.index(fleet.route(request_at(number, 0.0), [instances[taker] for taker in takers]).number)
 
-
-def _core_of(
-    module: ModuleType, fleet: ServingFleet, policy: str, prefix_beta: float, seed: int, outcomes: _core.Speculation | None
-) -> _core.Fleet:
-    """The instances of a fleet, the outcomes of their drafts, and its router. Raises OverflowError if a number is too large."""
-    core: _core.Fleet = module.Fleet(
-        fleet.concurrency or 0,
-        fleet.front_end_s,
-        max(1, fleet.queue_limit) if fleet.queue_limit is not None else 0,
-        fleet.max_model_tokens,
-        "chosen" if policy == "session" else policy,
-        prefix_beta,
-        seed & _WORDS,
+    try:
+        columns = _columns_of(known, names) if drawn is None else _drawn_columns(module, drawn)
+        core: _core.Fleet = module.Fleet(
+            fleet.concurrency or 0,
+            fleet.front_end_s,
+            max(1, fleet.queue_limit) if fleet.queue_limit is not None else 0,
+            fleet.max_model_tokens,
+            seed & _WORDS,
+        )
+        for policy in policies.values():
+            is_chosen = policy == "session"  # it hashes names
+            core.add_model("chosen" if is_chosen else policy, prefix_beta, seed & _WORDS, choose if is_chosen else None)
+        _add_instances(module, core, fleet, {pool: names.index(model) for pool, model in fleet.models.items()}, outcomes)
+        if columns.limit >= module.MOST_TOKENS:
+            raise OverflowError(f"answers of up to {columns.limit} tokens")
+        core.add_requests(*attrs.astuple(columns))
+    except OverflowError:
+        return None
+    transfers = _add_transfers(module, core, fleet.hand_over, instances)
+    if fleet.scaler is not None:
+        _add_scaler(core, fleet.scaler)
+    sequences, gaps = RecordedSequences(core, request_at), RecordedGaps(core)
+    pairs = [(each, outcomes[key]) for key, each in drafting.items()]
+    return CompiledFleet(
+        core, instances, sequences, gaps, fleet.on_progress, pairs, transfers, fleet.scaler, fleet.hand_over, names, fleet.models
     )
+
+
+def _add_transfers(
+    module: ModuleType, core: _core.Fleet, hand_over: HandOver | None, instances: Sequence[ServingInstance]
+) -> _core.TransfersInTurn | None:
+    """Let keys and values go between instances; returns the transfers if they are in C++."""
+    if hand_over is None:
+        return None
+    transfers = hand_over.transfers
+    if isinstance(transfers, SharedTransfers):
+
+        def begin(now: float, sender: int, receiver: int, tokens: int, request: int) -> None:
+            transfers.begin(now, instances[sender], instances[receiver], tokens, request)
+
+        core.hand_over(module.PythonTransfers(begin, lambda: transfers.is_under_way, transfers.advance))
+        return None
+    assert isinstance(transfers, TransfersInTurn)
+    seconds_of, bytes_of = transfers.seconds_of, transfers.bytes_of
+    in_turn: _core.TransfersInTurn = module.TransfersInTurn(
+        transfers.latency_s,
+        [(bytes_of.exposed[each.pool], bytes_of.per_token[each.pool]) for each in instances],
+        transfers.bytes_per_s,
+        lambda sender, receiver, size: seconds_of(instances[sender], instances[receiver], size),
+    )
+    core.hand_over(in_turn)
+    return in_turn
+
+
+def _add_scaler(core: _core.Fleet, scaler: Autoscaler) -> None:
+    """Let an autoscaler decide."""
+    units = [unit for pool in scaler.pools for unit in pool.units]
+    number_of = {id(unit): number for number, unit in enumerate(units)}
+
+    def decide(
+        started: int, now: float, loads: list[tuple[int, int, int]], periods: list[tuple[int, list[float]]]
+    ) -> tuple[list[int], list[int]]:
+        starting: list[ScaledUnit] = []
+        if started >= 0:
+            scaler.started(units[started], now)
+        else:
+            scaler.load = lambda instance: InstanceLoad(*loads[instance.number])
+            for pool, (arrived, ttfts) in zip(scaler.pools, periods, strict=True):
+                pool.arrived, pool.ttfts = arrived, ttfts
+            scaler.release(now)
+            starting = scaler.step(now)
+        return [number_of[id(unit)] for unit in starting], [each.number for each in scaler.takers]
+
+    core.scale(len(scaler.pools), scaler.options.period_s, scaler.options.cold_start_s, decide)
+
+
+def _add_instances(
+    module: ModuleType, core: _core.Fleet, fleet: ServingFleet, model_of: Mapping[int, int], outcomes: Mapping[int, _core.Speculation]
+) -> None:
+    """Add the instances of a fleet, with the numbers of their pools' models. Raises OverflowError if a number is too large."""
     times = _CompiledTimes(module)
+    roles = {"both": module.Role.BOTH, "prefill": module.Role.PREFILL, "decode": module.Role.DECODE}
     for replica in fleet.replicas:
         for instance in replica.instances:
             scheduler = instance.scheduler
@@ -131,11 +215,12 @@ def _core_of(
             if cache.block_tokens >= module.MOST_TOKENS or cache.blocks * cache.block_tokens >= _MOST_CACHED:
                 raise OverflowError(f"{cache.blocks} blocks of {cache.block_tokens} tokens")
             core.add_instance(
+                instance.pool, model_of.get(instance.pool, 0), roles[instance.role],
                 cache.blocks, cache.block_tokens, cache.prefix_caching, limits.sequences, limits.tokens, limits.prefill_tokens,
-                scheduler.by_priority, scheduler.drafts, policy_in_core(module, scheduler), scheduler.what, outcomes,
+                scheduler.by_priority, scheduler.drafts, policy_in_core(module, scheduler), scheduler.what,
+                outcomes.get(id(instance.speculation)),
             )  # fmt: skip
         core.add_replica(len(replica.instances), times.of(replica.time), replica.jumps)
-    return core
 
 
 def _module() -> ModuleType | None:
@@ -148,9 +233,7 @@ def _module() -> ModuleType | None:
 
 def _is_plain(fleet: ServingFleet) -> bool:
     """Whether the compiled loop has all that a fleet has."""
-    if fleet.hand_over is not None or fleet.scaler is not None or fleet.timeline is not None or fleet.models:
-        return False
-    return all(map(_is_plain_replica, fleet.replicas))
+    return fleet.timeline is None and all(map(_is_plain_replica, fleet.replicas))
 
 
 def _is_plain_replica(replica: Replica) -> bool:
@@ -216,7 +299,7 @@ class _CompiledTimes:
 
 @attrs.frozen
 class _RequestColumns:
-    """Requests in columns of bytes: 64-bit floating-point or whole numbers. `priorities` may be empty, and what prompts share, too.
+    """Requests in columns of bytes: 64-bit floating-point or whole numbers. `priorities`, `models` and what prompts share may be empty.
 
     `counts` has how many of `contents` each request has, of `content_tokens` tokens each. `limit`: the longest answer that the server
     assumes; 0: each one's own length.
@@ -226,20 +309,23 @@ class _RequestColumns:
     inputs: bytes
     outputs: bytes
     priorities: bytes = b""
+    models: bytes = b""
     counts: bytes = b""
     content_tokens: bytes = b""
     contents: bytes = b""
     limit: int = 0
 
 
-def _columns_of(requests: Sequence[ServingRequest]) -> _RequestColumns:
+def _columns_of(requests: Sequence[ServingRequest], models: Sequence[str]) -> _RequestColumns:
     """Requests that are objects. Raises OverflowError if a number of one has more than 64 bits."""
+    number_of = {name: number for number, name in enumerate(models)}
     shares = any(each.content for each in requests)
     return _RequestColumns(
         array("d", [each.arrival for each in requests]).tobytes(),
         _words(each.input for each in requests),
         _words(each.output for each in requests),
         _words(each.priority for each in requests),
+        _words(number_of[each.model] for each in requests if len(models) > 1),
         _words(len(each.content) for each in requests if shares),
         _words(each.content_tokens for each in requests if shares),
         _words(content for each in requests for content in each.content),

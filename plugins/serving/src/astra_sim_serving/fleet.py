@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 from astra_sim import PluginError
 
-from astra_sim_serving.autoscale import Autoscaler, ScaledUnit, State
+from astra_sim_serving.autoscale import Autoscaler, ScaledUnit
 from astra_sim_serving.instance import ServingInstance
 from astra_sim_serving.replica import Replica
 from astra_sim_serving.request import Sequence as RequestSequence
@@ -126,6 +126,10 @@ class ServingFleet:
                 numbers = [one.request.index for one in (*each.scheduler.running, *each.scheduler.waiting)]
                 raise PluginError(f"instance {each.number} plans nothing, and requests {numbers[:5]} are there: they would never end")
 
+    def sequences_of(self, model: str) -> list[RequestSequence]:
+        """The requests of a model."""
+        return [each for each in self.sequences if each.request.model == model]
+
     def _events(self) -> Iterator[tuple[float, FleetEvent, int, Any]]:
         """All events in order. The network that transfers share goes on up to the next one that may begin others, and adds their ends."""
         heap, shared, on_progress = self._queue.heap, self._shared, self.on_progress
@@ -146,21 +150,15 @@ class ServingFleet:
 
     def _open(self) -> None:
         """List the instances to which requests may go, by model and whether they take sequences over: those that run."""
-        takes = {each.number for each in self.instances}
-        if self.scaler is not None:
-            units = [unit for pool in self.scaler.pools for unit in pool.units if unit.state is State.ON]
-            takes = {each.number for unit in units for each in unit.instances}
         self._takers = {}
-        for each in self.instances:
-            if each.number in takes:
-                self._takers.setdefault((self.models.get(each.pool, ""), each.role == "decode"), []).append(each)
+        for each in self.instances if self.scaler is None else self.scaler.takers:
+            self._takers.setdefault((self.models.get(each.pool, ""), each.role == "decode"), []).append(each)
 
     def _scale(self, started: ScaledUnit | None) -> None:
         """Let an instance that has started take requests; or decide how many are to run, while something else is to happen."""
         assert self.scaler is not None
         if started is not None:
-            if started.state is State.STARTING:
-                started.become(State.ON, self.now)
+            self.scaler.started(started, self.now)
         elif self._queue.is_going_on:
             self.scaler.release(self.now)
             for unit in self.scaler.step(self.now):

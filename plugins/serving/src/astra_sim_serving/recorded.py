@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, overload
 
@@ -28,25 +29,26 @@ SHED_REASONS = (
 
 @attrs.frozen(eq=False)
 class RecordedGaps:
-    """Gaps between tokens, with how many there are of each."""
+    """Gaps between tokens, with how many there are of each: of a model by its number, or of all (-1)."""
 
     core: _core.Fleet
+    model: int = -1
 
     @property
     def counts(self) -> dict[float, int]:
         """The number of each gap, by its seconds."""
-        return dict(self.core.gaps())
+        return dict(self.core.gaps(self.model))
 
     def summary(self) -> dict[str, float] | None:
         """Mean, percentiles and maximum; None if there are none."""
-        return _named(self.core.gap_summary())
+        return _named(self.core.gap_summary(self.model))
 
 
 @attrs.frozen(eq=False)
 class RecordedFigures:
     """The figures of the requests that have arrived."""
 
-    core: _core.Fleet
+    core: _core.Figures
 
     def finished(self) -> int:
         """How many have finished."""
@@ -100,18 +102,27 @@ def _named(summary: Sequence[float] | None) -> dict[str, float] | None:
 
 @attrs.frozen(eq=False)
 class RecordedSequences(Sequence[RequestSequence]):
-    """The requests that have arrived, in order of arrival, each made when it is looked at. `request_at`: by number and arrival."""
+    """The requests that have arrived, in order of arrival, each made when it is looked at. `request_at`: by number and arrival.
+
+    `model` is the number of the model whose requests they are (-1: all), and `numbers` then has theirs.
+    """
 
     core: _core.Fleet
     request_at: Callable[[int, float], ServingRequest]
+    model: int = -1
+    numbers: Sequence[int] | None = None
 
     @property
     def figures(self) -> RecordedFigures:
         """Figures of all of them."""
-        return RecordedFigures(self.core)
+        return RecordedFigures(self.core.figures(self.model))
+
+    def of_model(self, model: int) -> RecordedSequences:
+        """The requests of a model, when the run has ended."""
+        return attrs.evolve(self, model=model, numbers=array("q", self.core.requests_of(model)))
 
     def __len__(self) -> int:
-        return self.core.arrived
+        return self.core.arrived if self.numbers is None else len(self.numbers)
 
     @overload
     def __getitem__(self, place: int) -> RequestSequence: ...
@@ -123,15 +134,17 @@ class RecordedSequences(Sequence[RequestSequence]):
         numbers = range(len(self))[place]
         return self._at(numbers) if isinstance(numbers, int) else [self._at(number) for number in numbers]
 
-    def _at(self, number: int) -> RequestSequence:
+    def _at(self, place: int) -> RequestSequence:
         """The state of a request."""
+        number = place if self.numbers is None else self.numbers[place]
         (
-            arrival, total, computed, generated, capacity, cached, drafts, preemptions, instance, scheduled, first_token, last_token, shed,
-            preempted_at, preempted_s, preempted_before_first_s, mark, prefill_parts, decode_parts,
+            arrival, total, computed, generated, capacity, cached, drafts, preemptions, instance, prefill_instance, scheduled,
+            first_token, last_token, shed, preempted_at, preempted_s, preempted_before_first_s, mark, prefill_parts, decode_parts,
+            transfer_end, resumed,
         ) = self.core.sequence(number)  # fmt: skip
         request = self.request_at(number, arrival)
-        spent = Spent(preempted_at, preempted_s, preempted_before_first_s, mark, prefill_parts, decode_parts)
+        spent = Spent(preempted_at, preempted_s, preempted_before_first_s, mark, prefill_parts, decode_parts, transfer_end, resumed)
         return RequestSequence(
             request, total, request.output, computed, generated, capacity=capacity, cached=cached, drafts=drafts, preemptions=preemptions,
-            instance=instance, scheduled=scheduled, first_token=first_token, last_token=last_token, spent=spent, shed=SHED_REASONS[shed],
+            instance=instance, prefill_instance=prefill_instance, scheduled=scheduled, first_token=first_token, last_token=last_token, spent=spent, shed=SHED_REASONS[shed],
         )  # fmt: skip

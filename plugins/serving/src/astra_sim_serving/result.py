@@ -96,12 +96,11 @@ class ServingResult:
         return meets(self.slo, sequence)
 
     def include(self, part: ServingResult, sequences: Sequence[RequestSequence]) -> None:
-        """Complete the result of a model by its requests, and this one by its gaps and drafts."""
+        """Complete the result of a model by its requests, and this one by its gaps, unless it has them, and drafts."""
         part.sequences = sequences
         part.is_complete = self.is_complete
-        assert isinstance(self.gaps, WeightedValues)
-        assert isinstance(part.gaps, WeightedValues)
-        self.gaps.include(part.gaps)
+        if isinstance(self.gaps, WeightedValues) and isinstance(part.gaps, WeightedValues):
+            self.gaps.include(part.gaps)
         if part.speculation is not None:
             self.speculation = self.speculation or attrs.evolve(part.speculation, drafted=0, accepted=0)
             self.speculation.include(part.speculation)

@@ -45,7 +45,7 @@ def serve(
         result.is_complete = False
     result.sequences = fleet.sequences
     for name, part in result.models.items():
-        result.include(part, [each for each in fleet.sequences if each.request.model == name])
+        result.include(part, fleet.sequences_of(name))
     result.events = fleet.events
     if fleet.scaler is not None and result.sequences:
         begin = result.sequences[0].request.arrival

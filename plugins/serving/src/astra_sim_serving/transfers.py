@@ -26,15 +26,24 @@ from astra_sim_serving.instance import ServingInstance
 _PS_PER_S = 10**12
 
 
+@attrs.frozen
+class PromptBytes:
+    """Bytes that are left to be sent when a prompt has ended: `exposed`, a share of all, and those of a token in all, by pool."""
+
+    exposed: Sequence[float]
+    per_token: Sequence[float]
+
+    def __call__(self, sender: ServingInstance, tokens: int) -> float:
+        """The bytes of a prompt of an instance."""
+        return self.exposed[sender.pool] * tokens * self.per_token[sender.pool]
+
+
 @attrs.define(eq=False)
 class Transfers(abc.ABC):
-    """Transfers, which begin with `latency_s`. `total_s` and `count` are of those that are timed.
-
-    `bytes_of` is the number of bytes that an instance sends when a prompt has ended, by its tokens.
-    """
+    """Transfers, which begin with `latency_s`. `total_s` and `count` are of those that are timed."""
 
     latency_s: float
-    bytes_of: Callable[[ServingInstance, int], float]
+    bytes_of: PromptBytes
     total_s: float = attrs.field(default=0.0, init=False)
     count: int = attrs.field(default=0, init=False)
 
@@ -45,14 +54,16 @@ class Transfers(abc.ABC):
 
 @attrs.define(eq=False)
 class TransfersInTurn(Transfers):
-    """Transfers one after another for each instance that sends, which take `seconds_of`."""
+    """Transfers one after another for each instance that sends, at `bytes_per_s`, or in `seconds_of` if that is 0."""
 
+    bytes_per_s: float
     seconds_of: Callable[[ServingInstance, ServingInstance, float], float]
     free_at: dict[int, float] = attrs.field(factory=dict, init=False)
 
     def begin(self, now: float, sender: ServingInstance, receiver: ServingInstance, tokens: int, what: Any) -> float:
         """When a transfer ends that is ready to begin now."""
-        duration = self.latency_s + self.seconds_of(sender, receiver, self.bytes_of(sender, tokens))
+        size = self.bytes_of(sender, tokens)
+        duration = self.latency_s + (size / self.bytes_per_s if self.bytes_per_s else self.seconds_of(sender, receiver, size))
         start = max(now, self.free_at.get(sender.number, 0.0))
         self.free_at[sender.number] = start + duration
         self.total_s += duration
