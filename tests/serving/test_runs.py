@@ -252,16 +252,23 @@ def test_transfers_are_messages_on_the_network(senders: int, receivers: int) -> 
     assert result.document()["time"]["transfer"] == pytest.approx(2 * size / min(senders, receivers) / 1e9, rel=0.01)
 
 
-def test_layer_by_layer_transfers_expose_the_last_layer() -> None:
+@pytest.mark.parametrize("bandwidth", [1e6, 3e6, 1e9])
+@pytest.mark.parametrize("latency_s", [0.0, 0.01])
+def test_layers_are_sent_when_they_are_computed(bandwidth: float, latency_s: float) -> None:
+    """A layer after another, from the end of its computation on: over a fast link only the last is left when the prompt ends."""
     base = {
         "requests": {"arrival": "constant", "rate": 1.0, "count": 4, "input": 160, "output": 2},
         "pool": [{"role": "prefill"}, {"role": "decode"}],
     }
-    times = {
-        mode: run(**base, transfer={"latency_us": 0.0, "bandwidth_gb_per_s": 0.001, "mode": mode}).document()["time"]["transfer"]
-        for mode in ("after", "layerwise")
-    }
-    assert times["after"] == pytest.approx(TINY["layers"] * times["layerwise"])
+    layers, layer_s = TINY["layers"], 160 * 2 * TINY["kv_heads"] * 16 * 2 / bandwidth
+    options = {"latency_us": latency_s * 1e6, "bandwidth_gb_per_s": bandwidth / 1e9}
+    after, layered = (run(**base, transfer={**options, "mode": mode}) for mode in ("after", "layerwise"))
+    check_conserved(layered)
+    assert after.document()["time"]["transfer"] == pytest.approx(4 * (latency_s + layers * layer_s))
+    for each in layered.sequences:
+        prompt_s = each.first_token - each.scheduled
+        left = max(layer_s, layers * layer_s - prompt_s * (layers - 1) / layers)
+        assert each.spent.transfer_end - each.first_token == pytest.approx(latency_s + left)
 
 
 def test_tensor_parallel_ranks_pay_for_their_collectives_on_the_network() -> None:

@@ -122,6 +122,63 @@ def test_transfers_that_never_overlap_take_the_time_of_a_run_of_their_own(
         assert (each.spent.transfer_end - each.first_token) * 1e9 == pytest.approx(expected, abs=slack_ns)
 
 
+def layered(network: str, senders: int, receivers: int, order: str | None = None, **serving: Any) -> tuple[list[float], float]:
+    """When transfers end layer by layer, after the end of the prompts, and the time of these, in times of a transfer alone."""
+    transfer = {"mode": "layerwise"} if order is None else {"mode": "layerwise", "order": order}
+    table = table_of(SHARING[network], senders, receivers, transfer, **serving)
+    # The prompts of an iteration take 1.4 times as long as one transfer, so that the link is busy from the first layers on.
+    table["compute"] |= {"peak_tera_ops_per_s": 5.0 * (2 / senders), "memory_bandwidth_gb_per_s": 1000.0}
+    result = serve(table)
+    first = result.sequences[0]
+    return transfer_times(result), (first.first_token - first.scheduled) / ALONE_S
+
+
+@pytest.mark.parametrize(
+    ("network", "ends", "error"), [("aware", [1.5, 2], 1e-6), ("flow", [2, 2], 1e-6), ("roce", [2, 2], 0.03), ("packet", [None, 2], 0.01)]
+)
+def test_layers_of_two_prompts_share_a_link(network: str, ends: list[float | None], error: float) -> None:
+    """It is busy from the end of the first layers on: of two layers, after half of the time of the prompts."""
+    times, prompt = layered(network, 2, 1)
+    assert 0.1 < prompt < 2
+    for time, end in zip(times, ends, strict=True):
+        assert end is None or time + prompt / 2 == pytest.approx(end, rel=error)
+
+
+@pytest.mark.parametrize(("order", "ends"), [("concurrent", [2, 2]), ("in-order", [1.5, 2])])
+def test_layers_of_prompts_of_a_sender_go_together(order: str, ends: list[float]) -> None:
+    times, prompt = layered("flow", 1, 2, order)
+    assert 0.1 < prompt < 2
+    assert [time + prompt / 2 for time in times] == pytest.approx(ends, rel=1e-6)
+
+
+def test_layers_wait_for_blocks_of_their_receiver() -> None:
+    """It has those for one prompt: the other is sent as a whole when the first request has ended."""
+    pool = [{"role": "prefill"}, {"role": "decode", "kv_blocks": TOKENS // 16 + 10}]
+    result = serve(table_of(SHARING["flow"], 1, 1, {"mode": "layerwise"}, pool=pool))
+    check_conserved(result)
+    first, second = sorted(result.sequences, key=lambda each: each.spent.transfer_end)
+    assert second.first_token < first.last_token
+    assert second.spent.transfer_end - first.last_token == pytest.approx(ALONE_S, rel=1e-6)
+
+
+def test_a_prompt_that_is_computed_again_is_sent_again() -> None:
+    """Its blocks are those of a prompt that is on its way for long; what was kept for it at the receiver is given back meanwhile."""
+    table = table_of(
+        SHARING["flow"], 1, 1, {"mode": "layerwise"},
+        requests={"arrival": "burst", "count": 2, "input": 100, "output": 2},
+        pool=[{"role": "prefill", "kv_blocks": 9, "max_batched_tokens": 64}, {"role": "decode", "kv_blocks": 14}],
+    )  # fmt: skip
+    table["platform"]["link_bandwidth_gb_per_s"] = 1e-5
+    result = serve(table)
+    check_conserved(result)
+    first, second = result.sequences
+    assert second.preemptions == 1
+    assert second.first_token > first.spent.transfer_end
+    token_s = ALONE_S / TOKENS * 1e5
+    assert second.spent.transfer_end - second.first_token == pytest.approx(100 * token_s, rel=1e-3)
+    assert first.spent.transfer_end - first.first_token == pytest.approx((100 + 28) * token_s, rel=1e-3)  # 28 were sent in vain
+
+
 def test_formula_networks_and_bandwidths_send_in_order() -> None:
     for network, transfer in ({"plugin": "analytical"}, {}), (SHARING["flow"], {"bandwidth_gb_per_s": 1.0}):
         in_order = serve(table_of(network, 1, 2, transfer))

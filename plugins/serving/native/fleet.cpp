@@ -188,7 +188,13 @@ void Fleet::begin(std::size_t number) {
   is_woken_[number] = 0;
   Replica& replica = replicas_[number];
   if (replica.is_busy()) return;
-  if (const std::optional<double> end = replica.begin(now_)) push(*end, Kind::kEnd, static_cast<std::int64_t>(number), replica.stamp);
+  const std::optional<double> end = replica.begin(now_);
+  if (transfers_) {
+    for (Instance* each : replica.instances) {
+      if (each->place.role == Role::kPrefill) stream(*each, end);
+    }
+  }
+  reschedule(number, end);
 }
 
 void Fleet::end(std::size_t number, std::int32_t stamp) {
@@ -212,40 +218,103 @@ void Fleet::end(std::size_t number, std::int32_t stamp) {
   wake(number);
 }
 
+// Send what an iteration computes layer by layer, if layers are sent so: to the receivers that have blocks.
+void Fleet::stream(Instance& sender, std::optional<double> end) {
+  if (!transfers_->by_layer()) return;
+  for (const Sequence* each : sender.gave_way) take_back(*each);
+  if (!end) return;
+  RoutedChunks parts;
+  for (const auto& [sequence, tokens] : sender.batch()) {
+    if (sequence->output < 2) continue;
+    Way& each = way(*sequence, sender);
+    const Chunk chunk{now_, *end, sequence->computed + tokens - each.seen};
+    each.seen += chunk.tokens;
+    if (each.is_granted) {
+      parts.emplace_back(each.route(), chunk);
+    } else {
+      each.chunks.push_back(chunk);
+    }
+  }
+  transfers_->stream(now_, parts);
+}
+
+// A sequence on its way, the first time to the instance that is chosen then, which is asked for blocks.
+Fleet::Way& Fleet::way(Sequence& sequence, Instance& sender) {
+  const auto known = ways_.find(sequence.number);
+  if (known != ways_.end()) return known->second;
+  Instance& receiver = receiver_router_.choose(sequence, models_[static_cast<std::size_t>(sequence.model)].receivers);
+  Way& result = ways_[sequence.number];
+  result.sequence = &sequence;
+  result.sender = &sender;
+  result.receiver = &receiver;
+  static_cast<Request&>(result.claim) = sequence;
+  result.claim.total = sequence.input + 1;
+  ++receiver.coming;
+  receiver.incoming.push_back(sequence.number);
+  adopt(receiver);
+  return result;
+}
+
+// Forget that a sequence is on its way, which lost its blocks: another may need those that are kept for it.
+void Fleet::take_back(const Sequence& sequence) {
+  const auto known = ways_.extract(sequence.number);
+  if (known.empty()) return;
+  Way lost = std::move(known.mapped());
+  Instance& receiver = *lost.receiver;
+  --receiver.coming;
+  if (lost.is_granted) {
+    receiver.scheduler.cache.release(lost.claim);
+  } else {
+    receiver.incoming.erase(std::find(receiver.incoming.begin(), receiver.incoming.end(), sequence.number));
+  }
+  transfers_->forget(sequence.number);
+  adopt(receiver);
+  got(receiver);
+}
+
 // Take a sequence out of the running ones of its instance, which keeps its blocks until they are sent.
 void Fleet::hand_over(Sequence& sequence, Instance& sender) {
   std::vector<Sequence*>& running = sender.scheduler.running;
   running.erase(std::find(running.begin(), running.end(), &sequence));
-  Instance& receiver = receiver_router_.choose(sequence, models_[static_cast<std::size_t>(sequence.model)].receivers);
+  Way& each = way(sequence, sender);
   sequence.prefill_instance = sender.number();
-  sequence.instance = receiver.number();
-  ++receiver.coming;
-  receiver.incoming.push_back(&sequence);
-  adopt(receiver);
+  sequence.instance = each.receiver->number();
+  each.is_computed = true;
+  if (each.is_granted) close(each);
 }
 
-// Begin the transfers for which an instance has blocks, in the order in which they were asked for.
+// Grant the blocks for which an instance has room, in the order in which they were asked for, and begin these transfers.
 void Fleet::adopt(Instance& receiver) {
   if (receiver.incoming.empty()) return;
   const std::size_t number = replica_of_[static_cast<std::size_t>(receiver.number())];
   reschedule(number, replicas_[number].cut(now_));
   KvCache& cache = receiver.scheduler.cache;
-  while (!receiver.incoming.empty() && cache.blocks_for(receiver.incoming.front()->total) <= cache.free_blocks()) {
-    Sequence& sequence = *receiver.incoming.front();
+  while (!receiver.incoming.empty()) {
+    Way& next = ways_.at(receiver.incoming.front());
+    if (cache.blocks_for(next.claim.total) > cache.free_blocks()) break;
     receiver.incoming.pop_front();
-    held_[sequence.number] = {std::exchange(sequence.blocks, {}), std::exchange(sequence.capacity, 0)};
-    cache.grow(sequence, sequence.total);
-    const Number what = sequence.number;
-    const auto end = transfers_->begin(now_, sequence.prefill_instance, receiver.number(), sequence.computed, what);
-    if (end) push(*end, Kind::kTransferred, what);
+    cache.grow(next.claim, next.claim.total);
+    next.is_granted = true;
+    RoutedChunks parts;
+    for (const Chunk& each : next.chunks) parts.emplace_back(next.route(), each);
+    transfers_->stream(now_, parts);
+    if (next.is_computed) close(next);
   }
 }
 
+// Wait for the end of the transfer of a prompt that has ended.
+void Fleet::close(const Way& way) {
+  const auto end = transfers_->close(now_, way.route(), way.sequence->computed);
+  if (end) push(*end, Kind::kTransferred, way.sequence->number);
+}
+
 void Fleet::transferred(Sequence& sequence) {
-  Instance& sender = *instances_[static_cast<std::size_t>(sequence.prefill_instance)];
-  Instance& receiver = *instances_[static_cast<std::size_t>(sequence.instance)];
-  const auto held = held_.extract(sequence.number);
-  sender.scheduler.cache.release(held.mapped().blocks, held.mapped().capacity);
+  auto ended = ways_.extract(sequence.number);
+  Instance& sender = *ended.mapped().sender;
+  Instance& receiver = *ended.mapped().receiver;
+  sender.scheduler.cache.release(sequence);
+  sequence.blocks = std::move(ended.mapped().claim.blocks);
+  sequence.capacity = ended.mapped().claim.capacity;
   sequence.transfer_end = now_;
   --receiver.coming;
   receiver.scheduler.add(sequence);

@@ -119,10 +119,19 @@ class Fleet {
       return count > other.count;
     }
   };
-  // The blocks of a sequence on its way at its sender.
-  struct Held {
-    std::vector<std::int32_t> blocks;
-    Tokens capacity;
+  // A sequence that goes from an instance to another, which has its blocks for it, those of `claim`, when it is granted: `HandedOver` of
+  // Python.
+  struct Way {
+    Sequence* sequence;
+    Instance* sender;
+    Instance* receiver;
+    Sequence claim;
+    bool is_granted = false;
+    bool is_computed = false;
+    std::vector<Chunk> chunks;  // computed before that
+    Tokens seen = 0;            // tokens in some chunk
+
+    Route route() const { return {sequence->number, sender->number(), receiver->number()}; }
   };
 
   void start();
@@ -138,8 +147,12 @@ class Fleet {
   void end(std::size_t number, std::int32_t stamp);
   void ended();
   void wake(std::size_t number);
+  void stream(Instance& sender, std::optional<double> end);
+  Way& way(Sequence& sequence, Instance& sender);
+  void take_back(const Sequence& sequence);
   void hand_over(Sequence& sequence, Instance& sender);
   void adopt(Instance& receiver);
+  void close(const Way& way);
   void transferred(Sequence& sequence);
   void decide(Number started);
   Shed refusal(const Sequence& sequence, const Instance& instance) const;
@@ -148,7 +161,7 @@ class Fleet {
   std::vector<ServedModel> models_;
   Router receiver_router_;
   std::shared_ptr<Transfers> transfers_;
-  std::unordered_map<Number, Held> held_;
+  std::unordered_map<Number, Way> ways_;
   std::optional<Scaling> scaling_;
   WeightedValues all_gaps_;
   std::vector<std::unique_ptr<Instance>> instances_;

@@ -46,6 +46,7 @@ std::int64_t Instance::outstanding_tokens() const {
 void Instance::plan(double now) {
   account_until(now);
   scheduler.plan(batch_, now);
+  gave_way = scheduler.preempted;
   for (Sequence* each : scheduler.preempted) mark_preempted(*each, now);
   if (batch_.empty() && !scheduler.preempted.empty()) scheduler.plan(batch_, now);
   for (Sequence* each : scheduler.admitted) {

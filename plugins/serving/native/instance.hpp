@@ -82,8 +82,9 @@ class Instance {
   Totals totals;
   std::vector<Sequence*> finished;
   std::vector<Sequence*> first_tokens;
-  std::deque<Sequence*> incoming;  // from other instances, waiting for blocks
-  std::int64_t coming = 0;         // on their way from other instances, or waiting for blocks
+  std::vector<Sequence*> gave_way;  // preempted by the last plan
+  std::deque<Number> incoming;      // requests from other instances that wait for blocks
+  std::int64_t coming = 0;          // requests on their way from other instances, or waiting for blocks
 
  private:
   void end_one(double now, WeightedValues& gaps);

@@ -93,14 +93,8 @@ void KvCache::take(std::int64_t count) {
 
 void KvCache::release(Sequence& sequence, bool keep) {
   if (keep) add_contents(sequence, sequence.computed / block_tokens_);
-  release(sequence.blocks, sequence.capacity);
-  sequence.blocks = {};
-  sequence.capacity = 0;
-}
-
-void KvCache::release(const std::vector<std::int32_t>& blocks, Tokens capacity) {
-  give_back(capacity / block_tokens_ - static_cast<std::int64_t>(blocks.size()));
-  for (auto block = blocks.rbegin(); block != blocks.rend(); ++block) {
+  give_back(sequence.capacity / block_tokens_ - static_cast<std::int64_t>(sequence.blocks.size()));
+  for (auto block = sequence.blocks.rbegin(); block != sequence.blocks.rend(); ++block) {
     if (*block == kSame) {
       give_back(1);
       continue;
@@ -111,6 +105,8 @@ void KvCache::release(const std::vector<std::int32_t>& blocks, Tokens capacity) 
       last_run_ = kNone;
     }
   }
+  sequence.blocks = {};
+  sequence.capacity = 0;
 }
 
 void KvCache::give_back(std::int64_t count) {

@@ -27,8 +27,6 @@ class KvCache {
   void share(Sequence& sequence, const std::vector<std::int32_t>& matching);
   bool grow(Sequence& sequence, Tokens tokens);
   void release(Sequence& sequence, bool keep = false);
-  // Free the blocks of `capacity` tokens, the first of which are `blocks`.
-  void release(const std::vector<std::int32_t>& blocks, Tokens capacity);
   std::int64_t blocks_for(std::int64_t tokens) const { return (tokens + block_tokens_ - 1) / block_tokens_; }
 
  private:

@@ -70,27 +70,31 @@ nb::bytes draw_poisson(std::uint64_t seed, const std::string& name, double rate,
   return bytes_of(result);
 }
 
-// Transfers that Python times: `begin` takes the time, sender, receiver, tokens and request, `under_way` tells whether some are under way,
-// `advance` returns the next time at which some end by a moment, and their requests.
+// Transfers that Python times, by an object with the methods of `Transfers`: routes are given as request, sender and receiver, chunks as
+// begin, end and tokens.
 class PythonTransfers final : public Transfers {
  public:
-  using Begin = std::function<void(double, Number, Number, Tokens, Number)>;
-  using Advance = std::function<Ended(std::optional<double>)>;
+  PythonTransfers(nb::object times, bool by_layer) : times_(std::move(times)), by_layer_(by_layer) {}
 
-  PythonTransfers(Begin begin, std::function<bool()> under_way, Advance advance)
-      : begin_(std::move(begin)), under_way_(std::move(under_way)), advance_(std::move(advance)) {}
-
-  std::optional<double> begin(double now, Number sender, Number receiver, Tokens tokens, Number request) override {
-    begin_(now, sender, receiver, tokens, request);
-    return std::nullopt;
+  bool by_layer() const override { return by_layer_; }
+  void stream(double now, const RoutedChunks& parts) override {
+    if (parts.empty()) return;
+    nb::list result;
+    for (const auto& [route, chunk] : parts) {
+      result.append(nb::make_tuple(route.request, route.sender, route.receiver, chunk.begin, chunk.end, chunk.tokens));
+    }
+    times_.attr("stream")(now, result);
   }
-  bool is_under_way() const override { return under_way_(); }
-  Ended advance(std::optional<double> until) override { return advance_(until); }
+  std::optional<double> close(double now, const Route& route, Tokens tokens) override {
+    return nb::cast<std::optional<double>>(times_.attr("close")(now, route.request, route.sender, route.receiver, tokens));
+  }
+  void forget(Number request) override { times_.attr("forget")(request); }
+  bool is_under_way() const override { return nb::cast<bool>(times_.attr("is_under_way")()); }
+  Ended advance(std::optional<double> until) override { return nb::cast<Ended>(times_.attr("advance")(until)); }
 
  private:
-  Begin begin_;
-  std::function<bool()> under_way_;
-  Advance advance_;
+  nb::object times_;
+  bool by_layer_;
 };
 
 // Columns of requests: arrivals, prompts, answers, priorities, numbers of models, and how many of `contents` each has and the tokens of
@@ -131,9 +135,9 @@ nb::tuple sequence(const Fleet& fleet, std::int64_t number) {
   const Sequence& each = fleet.sequences()[static_cast<std::size_t>(number)];
   const auto tuple_of = [](const Parts& parts) { return std::tuple_cat(parts); };
   return nb::make_tuple(each.arrival, each.total, each.computed, each.generated, each.capacity, each.cached, each.drafts, each.preemptions,
-                        each.instance, each.prefill_instance, each.scheduled, each.first_token, each.last_token, static_cast<int>(each.shed),
-                        each.preempted_at, each.preempted_s, each.preempted_before_first_s, tuple_of(each.mark), tuple_of(each.prefill),
-                        tuple_of(each.decode), each.transfer_end, each.resumed);
+                        each.instance, each.prefill_instance, each.scheduled, each.first_token, each.last_token,
+                        static_cast<int>(each.shed), each.preempted_at, each.preempted_s, each.preempted_before_first_s,
+                        tuple_of(each.mark), tuple_of(each.prefill), tuple_of(each.decode), each.transfer_end, each.resumed);
 }
 
 nb::tuple totals(const Fleet& fleet, std::size_t number) {
@@ -281,17 +285,16 @@ NB_MODULE(_core, module) {
   nb::class_<TransfersInTurn, Transfers>(module, "TransfersInTurn")
       .def(
           "__init__",
-          [](TransfersInTurn* self, double latency_s, const std::vector<std::pair<double, double>>& senders, double bytes_per_s,
+          [](TransfersInTurn* self, double latency_s, const std::vector<std::pair<double, std::int64_t>>& senders, double bytes_per_s,
              TransfersInTurn::Seconds seconds) {
             std::vector<TransfersInTurn::Sender> result;
-            for (const auto& [exposed, bytes_per_token] : senders) result.push_back({exposed, bytes_per_token});
+            for (const auto& [bytes_per_token, layers] : senders) result.push_back({bytes_per_token, layers});
             new (self) TransfersInTurn(latency_s, std::move(result), bytes_per_s, std::move(seconds));
           },
           "latency_s"_a, "senders"_a, "bytes_per_s"_a, "seconds"_a)
       .def_ro("total_s", &TransfersInTurn::total_s)
       .def_ro("count", &TransfersInTurn::count);
-  nb::class_<PythonTransfers, Transfers>(module, "PythonTransfers")
-      .def(nb::init<PythonTransfers::Begin, std::function<bool()>, PythonTransfers::Advance>(), "begin"_a, "under_way"_a, "advance"_a);
+  nb::class_<PythonTransfers, Transfers>(module, "PythonTransfers").def(nb::init<nb::object, bool>(), "times"_a, "by_layer"_a);
 
   nb::enum_<Role>(module, "Role").value("BOTH", Role::kBoth).value("PREFILL", Role::kPrefill).value("DECODE", Role::kDecode);
   nb::class_<Fleet>(module, "Fleet")
@@ -323,8 +326,8 @@ NB_MODULE(_core, module) {
           "pool"_a, "model"_a, "role"_a, "blocks"_a, "block_tokens"_a, "prefix_caching"_a, "sequences"_a, "tokens"_a, "prefill_tokens"_a,
           "by_priority"_a, "drafts"_a, "policy"_a.none(), "policy_name"_a, "speculation"_a.none())
       .def("add_replica", &Fleet::add_replica, "instances"_a, "time"_a, "jumps"_a)
-      .def("add_requests", &add_requests, "arrivals"_a, "inputs"_a, "outputs"_a, "priorities"_a, "models"_a, "counts"_a,
-           "content_tokens"_a, "contents"_a, "limit"_a)
+      .def("add_requests", &add_requests, "arrivals"_a, "inputs"_a, "outputs"_a, "priorities"_a, "models"_a, "counts"_a, "content_tokens"_a,
+           "contents"_a, "limit"_a)
       .def("hand_over", nb::overload_cast<std::shared_ptr<Transfers>>(&Fleet::hand_over), "transfers"_a)
       .def("scale", &scale, "pools"_a, "period_s"_a, "cold_start_s"_a, "decide"_a)
       .def("open", &Fleet::open, "instances"_a)

@@ -61,7 +61,9 @@ std::size_t chosen(const Sequence& sequence, const Takers& takers, const Chooser
 
 Router::Router(const std::string& policy, double prefix_beta, RandomStream stream, Chooser chooser) {
   if (policy == "round-robin") {
-    place_ = [turn = std::uint64_t{0}](const Sequence&, const Takers& takers) mutable { return static_cast<std::size_t>(turn++ % takers.size()); };
+    place_ = [turn = std::uint64_t{0}](const Sequence&, const Takers& takers) mutable {
+      return static_cast<std::size_t>(turn++ % takers.size());
+    };
   } else if (policy == "random") {
     place_ = [stream](const Sequence& each, const Takers& takers) {
       return static_cast<std::size_t>(stream.uniform(static_cast<std::uint64_t>(each.number)) * static_cast<double>(takers.size()));
@@ -78,8 +80,9 @@ Router::Router(const std::string& policy, double prefix_beta, RandomStream strea
     };
   } else if (policy == "least-waiting") {
     place_ = [](const Sequence&, const Takers& takers) {
-      return least_loaded(
-          takers, [](const Instance& each) { return static_cast<double>(4 * each.scheduler.waiting.size() + each.scheduler.running.size()); });
+      return least_loaded(takers, [](const Instance& each) {
+        return static_cast<double>(4 * each.scheduler.waiting.size() + each.scheduler.running.size());
+      });
     };
   } else if (policy == "least-tokens") {
     place_ = [](const Sequence&, const Takers& takers) {

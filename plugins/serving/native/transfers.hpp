@@ -12,50 +12,73 @@
 
 namespace astra::serving {
 
+// The instances between which keys and values of a request go.
+struct Route {
+  Number request = 0;
+  Number sender = 0;
+  Number receiver = 0;
+};
+
+// Tokens of a prompt that an iteration computes between two moments, and with them keys and values that have not been sent.
+struct Chunk {
+  double begin = 0.0;
+  double end = 0.0;
+  Tokens tokens = 0;
+};
+
+using RoutedChunks = std::vector<std::pair<Route, Chunk>>;
+
 class Transfers {
  public:
   using Ended = std::pair<double, std::vector<Number>>;
 
   virtual ~Transfers() = default;
-  // Take the transfer of a request that is ready to begin now. Returns when it ends; nothing: `advance` will tell.
-  virtual std::optional<double> begin(double now, Number sender, Number receiver, Tokens tokens, Number request) = 0;
+  // Whether the layers of a prompt are sent one by one.
+  virtual bool by_layer() const = 0;
+  // Send the layers of chunks of a sender, each as it is ready; in a layer in the order of the chunks.
+  virtual void stream(double now, const RoutedChunks& parts) = 0;
+  // Take the transfer of a prompt that has ended: if layers are sent one by one, all are under way; else it is ready to begin now.
+  // Returns when it ends; nothing: `advance` will tell.
+  virtual std::optional<double> close(double now, const Route& route, Tokens tokens) = 0;
+  // Forget a request whose prompt is to be computed again.
+  virtual void forget(Number) {}
   // Whether transfers are under way of which `advance` will tell.
   virtual bool is_under_way() const { return false; }
   // The next moment at which transfers end, and their requests: none if none ends by `until` (nothing: the end).
-  virtual Ended advance(std::optional<double> until) {
-    static_cast<void>(until);
-    return {};
-  }
+  virtual Ended advance(std::optional<double>) { return {}; }
 };
 
 // Transfers one after another for each instance that sends.
 class TransfersInTurn final : public Transfers {
  public:
-  // Bytes of a prompt with `exposed * tokens * bytes_per_token`.
+  // `layers` are sent one by one; 1: a prompt as a whole.
   struct Sender {
-    double exposed = 1.0;
     double bytes_per_token = 0.0;
+    std::int64_t layers = 1;
     double free_at = 0.0;
   };
   using Seconds = std::function<double(Number, Number, double)>;
 
   // `senders` has one entry for each instance. `bytes_per_s`: of all transfers; 0: `seconds` takes sender, receiver and bytes.
-  TransfersInTurn(double latency_s, std::vector<Sender> senders, double bytes_per_s, Seconds seconds)
-      : latency_s_(latency_s), senders_(std::move(senders)), bytes_per_s_(bytes_per_s), seconds_(std::move(seconds)) {}
+  TransfersInTurn(double latency_s, std::vector<Sender> senders, double bytes_per_s, Seconds seconds);
 
-  std::optional<double> begin(double now, Number sender, Number receiver, Tokens tokens, Number request) override;
+  bool by_layer() const override { return by_layer_; }
+  void stream(double now, const RoutedChunks& parts) override;
+  std::optional<double> close(double now, const Route& route, Tokens tokens) override;
 
   double total_s = 0.0;
   std::int64_t count = 0;
 
  private:
-  double seconds(Number sender, Number receiver, Tokens tokens);
+  double seconds(const Route& route, Tokens tokens);
 
   double latency_s_;
   std::vector<Sender> senders_;
   double bytes_per_s_;
   Seconds seconds_;
-  std::unordered_map<std::uint64_t, std::unordered_map<Tokens, double>> known_;  // by sender and receiver
+  bool by_layer_ = false;
+  std::unordered_map<Number, double> sent_at_;                                   // the end of the last layer that was sent, by request
+  std::unordered_map<std::uint64_t, std::unordered_map<Tokens, double>> known_;  // of a layer, by sender and receiver
 };
 
 }  // namespace astra::serving

@@ -98,7 +98,7 @@ class TransfersInTurn(Transfers):
     def __init__(
         self,
         latency_s: float,
-        senders: Sequence[tuple[float, float]],
+        senders: Sequence[tuple[float, int]],
         bytes_per_s: float,
         seconds: Callable[[int, int, float], float],
     ) -> None: ...
@@ -108,12 +108,7 @@ class TransfersInTurn(Transfers):
     def count(self) -> int: ...
 
 class PythonTransfers(Transfers):
-    def __init__(
-        self,
-        begin: Callable[[float, int, int, int, int], None],
-        under_way: Callable[[], bool],
-        advance: Callable[[float | None], tuple[float, list[int]]],
-    ) -> None: ...
+    def __init__(self, times: object, by_layer: bool) -> None: ...
 
 class Role(enum.Enum):
     BOTH = ...

@@ -248,12 +248,12 @@ class FleetBuilder:
         if not first:
             return None
         transfer = self.parts.options.transfer
-        bytes_per_token, exposed = dict.fromkeys(self.models, 0.0), dict.fromkeys(self.models, 1.0)
+        bytes_per_token, layers = dict.fromkeys(self.models, 0), dict.fromkeys(self.models, 1)
         for model, pool in first.items():
             bytes_per_token[model] = pool.tensor_parallel * self.models[model].memory.kv_bytes(Sharding(pool.tensor_parallel))
-            exposed[model] = 1.0 if transfer.mode == "after" else 1 / self.models[model].parts.model.layers
+            layers[model] = 1 if transfer.mode == "after" else self.models[model].parts.model.layers
         models = [pool.model or "" for pool in self.parts.options.pool]
-        bytes_of = PromptBytes([exposed[each] for each in models], [bytes_per_token[each] for each in models])
+        bytes_of = PromptBytes([bytes_per_token[each] for each in models], [layers[each] for each in models])
         latency_s = transfer.latency_us / 1e6
         network = self._shared_network() if transfer.bandwidth_gb_per_s is None else None
         if network is not None:
@@ -268,9 +268,7 @@ class FleetBuilder:
         if transfer.bandwidth_gb_per_s is not None:
             return TransfersInTurn(latency_s, bytes_of, transfer.bandwidth_gb_per_s * 1e9, _no_network)
         times = TransferTimes(self.parts.network)
-        return TransfersInTurn(
-            latency_s, bytes_of, 0.0, lambda sender, receiver, size: times.seconds(sender.npus, receiver.npus, size)
-        )
+        return TransfersInTurn(latency_s, bytes_of, 0.0, lambda sender, receiver, size: times.seconds(sender.npus, receiver.npus, size))
 
     def _shared_network(self) -> EventNetwork | None:
         """A network for transfers alone, if messages wait for each other on it. Raises InputError if there is no platform for one."""

@@ -30,7 +30,7 @@ from astra_sim_serving.request import ServingRequest
 from astra_sim_serving.requests import ARRIVAL_STREAM, INPUT_STREAM, OUTPUT_STREAM, DrawnRequests
 from astra_sim_serving.scheduler import InstanceScheduler
 from astra_sim_serving.speculation import Speculation
-from astra_sim_serving.transfers import SharedTransfers, TransfersInTurn
+from astra_sim_serving.transfers import Chunk, Route, SharedTransfers, TransfersInTurn
 
 if TYPE_CHECKING:
     from astra_sim_serving import _core
@@ -162,22 +162,55 @@ def _add_transfers(
         return None
     transfers = hand_over.transfers
     if isinstance(transfers, SharedTransfers):
-
-        def begin(now: float, sender: int, receiver: int, tokens: int, request: int) -> None:
-            transfers.begin(now, instances[sender], instances[receiver], tokens, request)
-
-        core.hand_over(module.PythonTransfers(begin, lambda: transfers.is_under_way, transfers.advance))
+        core.hand_over(module.PythonTransfers(_TransferCaller(transfers, instances), transfers.bytes_of.by_layer))
         return None
     assert isinstance(transfers, TransfersInTurn)
     seconds_of, bytes_of = transfers.seconds_of, transfers.bytes_of
     in_turn: _core.TransfersInTurn = module.TransfersInTurn(
         transfers.latency_s,
-        [(bytes_of.exposed[each.pool], bytes_of.per_token[each.pool]) for each in instances],
+        [(bytes_of.per_token[each.pool], bytes_of.layers[each.pool]) for each in instances],
         transfers.bytes_per_s,
         lambda sender, receiver, size: seconds_of(instances[sender], instances[receiver], size),
     )
     core.hand_over(in_turn)
     return in_turn
+
+
+@attrs.define(eq=False)
+class _TransferCaller:
+    """Hands transfers of a compiled fleet on to those that share links: requests and instances are numbers there."""
+
+    transfers: SharedTransfers
+    instances: Sequence[ServingInstance]
+    _routes: dict[int, Route] = attrs.field(factory=dict)
+
+    def _route(self, number: int, sender: int, receiver: int) -> Route:
+        if number not in self._routes:
+            self._routes[number] = Route(number, self.instances[sender], self.instances[receiver])
+        return self._routes[number]
+
+    def stream(self, now: float, parts: list[tuple[int, int, int, float, float, int]]) -> None:
+        """Send the layers of chunks, of which each has request, sender, receiver, begin, end and tokens."""
+        self.transfers.stream(now, [(self._route(*route), Chunk(begin, end, tokens)) for *route, begin, end, tokens in parts])
+
+    def close(self, now: float, number: int, sender: int, receiver: int, tokens: int) -> float | None:
+        """Take a transfer whose prompt has ended."""
+        route = self._route(number, sender, receiver)
+        del self._routes[number]
+        return self.transfers.close(now, route, tokens)
+
+    def forget(self, number: int) -> None:
+        """Forget a request whose prompt is to be computed again."""
+        self._routes.pop(number, None)
+
+    def is_under_way(self) -> bool:
+        """Whether transfers are under way."""
+        return self.transfers.is_under_way
+
+    def advance(self, until: float | None) -> tuple[float, list[int]]:
+        """The next moment at which transfers end, and their requests."""
+        at, routes = self.transfers.advance(until)
+        return at, [each.number for each in routes]
 
 
 def _add_scaler(core: _core.Fleet, scaler: Autoscaler) -> None:

@@ -17,7 +17,7 @@ from astra_sim_serving.replica import Replica
 from astra_sim_serving.request import Sequence as RequestSequence
 from astra_sim_serving.request import ServingRequest, sequence_of
 from astra_sim_serving.routers import Router
-from astra_sim_serving.transfers import SharedTransfers, Transfers
+from astra_sim_serving.transfers import Chunk, HandedOver, Route, SharedTransfers, Transfers
 
 
 class FleetEvent(IntEnum):
@@ -53,11 +53,15 @@ class EventQueue:
 
 @attrs.define(eq=False)
 class HandOver:
-    """Sequences on their way from instances for prompts to those for answers: `incoming` wait for blocks, by the receiver's number."""
+    """Sequences on their way from instances for prompts to those for answers, `ways`, by the number of the request.
+
+    `incoming` wait for blocks, by the number of the receiver.
+    """
 
     transfers: Transfers
     route: Router
-    incoming: dict[int, deque[RequestSequence]] = attrs.field(factory=dict)
+    ways: dict[int, HandedOver] = attrs.field(factory=dict)
+    incoming: dict[int, deque[HandedOver]] = attrs.field(factory=dict)
 
 
 @attrs.define(eq=False)
@@ -243,6 +247,8 @@ class ServingFleet:
         for instance in replica.instances:
             if instance.scheduler.to_load:
                 self._load(instance)
+            if instance.role == "prefill":
+                self._stream(instance, end)
         if self.timeline is not None:
             for instance in replica.instances:
                 self.timeline(instance, self.now)
@@ -292,38 +298,94 @@ class ServingFleet:
 
     # -- From prefill to decode instances --------------------------------------------------------------------------------------
 
+    def _stream(self, sender: ServingInstance, end: float | None) -> None:
+        """Send what an iteration computes layer by layer, if layers are sent so: to the receivers that have blocks."""
+        assert self.hand_over is not None
+        if not self.hand_over.transfers.bytes_of.by_layer:
+            return
+        for sequence in sender.gave_way:
+            self._take_back(sequence)
+        if end is None:
+            return
+        parts: list[tuple[Route, Chunk]] = []
+        for sequence, tokens in sender.under_way[-1].batch:
+            if sequence.output > 1:
+                way = self._way(sequence, sender)
+                chunk = Chunk(self.now, end, sequence.computed + tokens - way.seen)
+                way.seen += chunk.tokens
+                if way.is_granted:
+                    parts.append((way, chunk))
+                else:
+                    way.chunks.append(chunk)
+        self.hand_over.transfers.stream(self.now, parts)
+
+    def _way(self, sequence: RequestSequence, sender: ServingInstance) -> HandedOver:
+        """A sequence on its way, the first time to the instance that is chosen then, which is asked for blocks."""
+        assert self.hand_over is not None
+        number = sequence.request.index
+        way = self.hand_over.ways.get(number)
+        if way is None:
+            receiver = self.hand_over.route(sequence.request, self._takers[sequence.request.model, True])
+            claim = attrs.evolve(sequence, total=sequence.request.input + 1, blocks=[], capacity=0)
+            way = self.hand_over.ways[number] = HandedOver(number, sender, receiver, sequence, claim)
+            receiver.coming += 1
+            self.hand_over.incoming.setdefault(receiver.number, deque()).append(way)
+            self._adopt(receiver)
+        return way
+
+    def _take_back(self, sequence: RequestSequence) -> None:
+        """Forget that a sequence is on its way, which lost its blocks: another may need those that are kept for it."""
+        assert self.hand_over is not None
+        way = self.hand_over.ways.pop(sequence.request.index, None)
+        if way is None:
+            return
+        way.receiver.coming -= 1
+        if way.is_granted:
+            way.receiver.scheduler.cache.release(way.claim)
+        else:
+            self.hand_over.incoming[way.receiver.number].remove(way)
+        self._adopt(way.receiver)
+        self._got(way.receiver)
+
     def _hand_over(self, sequence: RequestSequence, sender: ServingInstance) -> None:
         """Take a sequence out of the running ones of its instance, which keeps its blocks until they are sent."""
         assert self.hand_over is not None
         sender.scheduler.running.remove(sequence)
-        receiver = self.hand_over.route(sequence.request, self._takers[sequence.request.model, True])
-        sequence.prefill_instance, sequence.instance = sender.number, receiver.number
-        receiver.coming += 1
-        self.hand_over.incoming.setdefault(receiver.number, deque()).append(sequence)
-        self._adopt(receiver)
+        way = self._way(sequence, sender)
+        sequence.prefill_instance, sequence.instance = sender.number, way.receiver.number
+        way.is_computed = True
+        if way.is_granted:
+            self._close(way)
 
     def _adopt(self, receiver: ServingInstance) -> None:
-        """Begin the transfers for which an instance has blocks, in the order in which they were asked for."""
+        """Grant the blocks for which an instance has room, in the order in which they were asked for, and begin these transfers."""
         assert self.hand_over is not None
         incoming, cache = self.hand_over.incoming.get(receiver.number, deque()), receiver.scheduler.cache
         if incoming:
             replica = self._replica_of[receiver.number]
             self._reschedule(replica, replica.cut(self.now))
-        while incoming and cache.blocks_for(incoming[0].total) <= cache.free_blocks:
-            sequence = incoming.popleft()
-            sender = self.instances[sequence.prefill_instance]
-            held = attrs.evolve(sequence)
-            sequence.blocks, sequence.capacity = [], 0
-            grown = cache.grow(sequence, sequence.total)
+        while incoming and cache.blocks_for(incoming[0].claim.total) <= cache.free_blocks:
+            way = incoming.popleft()
+            grown = cache.grow(way.claim, way.claim.total)
             assert grown
-            what = sequence, held, sender, receiver
-            end = self.hand_over.transfers.begin(self.now, sender, receiver, held.computed, what)
-            if end is not None:
-                self._queue.push(end, FleetEvent.TRANSFERRED, what)
+            way.is_granted = True
+            self.hand_over.transfers.stream(self.now, [(way, chunk) for chunk in way.chunks])
+            if way.is_computed:
+                self._close(way)
 
-    def _transferred(self, what: tuple[RequestSequence, RequestSequence, ServingInstance, ServingInstance]) -> None:
-        sequence, held, sender, receiver = what
-        sender.scheduler.cache.release(held)
+    def _close(self, way: HandedOver) -> None:
+        """Wait for the end of the transfer of a prompt that has ended."""
+        assert self.hand_over is not None
+        end = self.hand_over.transfers.close(self.now, way, way.sequence.computed)
+        if end is not None:
+            self._queue.push(end, FleetEvent.TRANSFERRED, way)
+
+    def _transferred(self, way: HandedOver) -> None:
+        assert self.hand_over is not None
+        sequence, sender, receiver = way.sequence, way.sender, way.receiver
+        del self.hand_over.ways[sequence.request.index]
+        sender.scheduler.cache.release(sequence)
+        sequence.blocks, sequence.capacity = way.claim.blocks, way.claim.capacity
         sequence.spent.transfer_end = self.now
         receiver.coming -= 1
         receiver.scheduler.add(sequence)

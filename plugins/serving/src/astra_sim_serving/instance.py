@@ -68,6 +68,7 @@ class Iterations:
 class ServingInstance:
     """One instance of a pool, or one rank of data parallelism in it. `under_way` are its iterations, the next to end first.
 
+    `gave_way` were preempted by the last plan.
     `npus` are its NPUs, if there is a platform. `coming` sequences are on their way from another instance, or wait for blocks to come.
     """
 
@@ -85,6 +86,7 @@ class ServingInstance:
     accounted: float = 0.0
     coming: int = 0
     finished: list[Sequence] = attrs.field(factory=list)
+    gave_way: list[Sequence] = attrs.field(factory=list)
     first_tokens: list[Sequence] = attrs.field(factory=list)
 
     @property
@@ -107,6 +109,7 @@ class ServingInstance:
         self._account_until(now)
         scheduler = self.scheduler
         batch = scheduler.plan(now)
+        self.gave_way = [*scheduler.preempted]
         for sequence in scheduler.preempted:
             self._mark_preempted(sequence, now)
         if not batch and scheduler.preempted:  # the only one that ran has given way to those that wait

@@ -146,5 +146,6 @@ class RecordedSequences(Sequence[RequestSequence]):
         spent = Spent(preempted_at, preempted_s, preempted_before_first_s, mark, prefill_parts, decode_parts, transfer_end, resumed)
         return RequestSequence(
             request, total, request.output, computed, generated, capacity=capacity, cached=cached, drafts=drafts, preemptions=preemptions,
-            instance=instance, prefill_instance=prefill_instance, scheduled=scheduled, first_token=first_token, last_token=last_token, spent=spent, shed=SHED_REASONS[shed],
+            instance=instance, prefill_instance=prefill_instance, scheduled=scheduled, first_token=first_token, last_token=last_token,
+            spent=spent, shed=SHED_REASONS[shed],
         )  # fmt: skip

@@ -11,7 +11,7 @@ import heapq
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import NamedTuple
 
 import attrs
 from astra_sim import PluginError
@@ -22,25 +22,70 @@ from astra_sim.units import picoseconds
 
 from astra_sim_serving.collectives import message_ends
 from astra_sim_serving.instance import ServingInstance
+from astra_sim_serving.request import Sequence as RequestSequence
 
 _PS_PER_S = 10**12
 
 
+class Chunk(NamedTuple):
+    """Tokens of a prompt that an iteration computes between two moments, and with them keys and values that have not been sent."""
+
+    begin: float
+    end: float
+    tokens: int
+
+
+@attrs.define(eq=False)
+class Route:
+    """The instances between which keys and values of a request go, which has that number."""
+
+    number: int
+    sender: ServingInstance
+    receiver: ServingInstance
+
+
+@attrs.define(eq=False)
+class HandedOver(Route):
+    """A sequence that goes from an instance to another, which has its blocks for it, those of `claim`, when it is granted.
+
+    `chunks` were computed before that, `seen` tokens are in some chunk. `is_computed`: the prompt has ended.
+    """
+
+    sequence: RequestSequence
+    claim: RequestSequence
+    is_granted: bool = False
+    is_computed: bool = False
+    chunks: list[Chunk] = attrs.field(factory=list)
+    seen: int = 0
+
+
 @attrs.frozen
 class PromptBytes:
-    """Bytes that are left to be sent when a prompt has ended: `exposed`, a share of all, and those of a token in all, by pool."""
+    """Bytes of keys and values of a token in all layers, and how many parts of them are sent one by one (1: all at once), by pool."""
 
-    exposed: Sequence[float]
     per_token: Sequence[float]
+    layers: Sequence[int]
 
-    def __call__(self, sender: ServingInstance, tokens: int) -> float:
-        """The bytes of a prompt of an instance."""
-        return self.exposed[sender.pool] * tokens * self.per_token[sender.pool]
+    @property
+    def by_layer(self) -> bool:
+        """Whether the layers of a prompt are sent one by one."""
+        return max(self.layers) > 1
+
+    def of(self, sender: ServingInstance, tokens: int) -> float:
+        """Bytes of tokens of a prompt of an instance."""
+        return tokens * self.per_token[sender.pool]
+
+    def ready(self, chunk: Chunk, layer: int, layers: int) -> float:
+        """When a layer of a chunk has been computed, of which all take equally long."""
+        return chunk.begin + (chunk.end - chunk.begin) * layer / layers
 
 
 @attrs.define(eq=False)
 class Transfers(abc.ABC):
-    """Transfers, which begin with `latency_s`. `total_s` and `count` are of those that are timed."""
+    """Transfers, each with a latency of `latency_s`. `total_s` and `count` are of those that are timed, from the end of the prompt on.
+
+    Layers that are sent one by one leave when they have been computed, and the latency is beside the computation of the next ones.
+    """
 
     latency_s: float
     bytes_of: PromptBytes
@@ -48,8 +93,16 @@ class Transfers(abc.ABC):
     count: int = attrs.field(default=0, init=False)
 
     @abc.abstractmethod
-    def begin(self, now: float, sender: ServingInstance, receiver: ServingInstance, tokens: int, what: Any) -> float | None:
-        """Take a transfer that is ready to begin now. Returns when it ends; None: `SharedTransfers.advance` will tell, by `what`."""
+    def stream(self, now: float, parts: Sequence[tuple[Route, Chunk]]) -> None:
+        """Send the layers of chunks of a sender, each as it is ready; in a layer in the order of the chunks."""
+
+    @abc.abstractmethod
+    def close(self, now: float, route: Route, tokens: int) -> float | None:
+        """Take the transfer of a prompt of `tokens` tokens that has ended: if layers are sent one by one, all are
+        under way; else it is ready to begin now.
+
+        Returns when it ends; None: `SharedTransfers.advance` will tell.
+        """
 
 
 @attrs.define(eq=False)
@@ -59,27 +112,58 @@ class TransfersInTurn(Transfers):
     bytes_per_s: float
     seconds_of: Callable[[ServingInstance, ServingInstance, float], float]
     free_at: dict[int, float] = attrs.field(factory=dict, init=False)
+    _sent_at: dict[int, float] = attrs.field(factory=dict, init=False)
 
-    def begin(self, now: float, sender: ServingInstance, receiver: ServingInstance, tokens: int, what: Any) -> float:
-        """When a transfer ends that is ready to begin now."""
-        size = self.bytes_of(sender, tokens)
-        duration = self.latency_s + (size / self.bytes_per_s if self.bytes_per_s else self.seconds_of(sender, receiver, size))
-        start = max(now, self.free_at.get(sender.number, 0.0))
-        self.free_at[sender.number] = start + duration
-        self.total_s += duration
+    def _seconds(self, route: Route, size: float) -> float:
+        return size / self.bytes_per_s if self.bytes_per_s else self.seconds_of(route.sender, route.receiver, size)
+
+    def stream(self, now: float, parts: Sequence[tuple[Route, Chunk]]) -> None:
+        """Send the layers of chunks of a sender."""
+        if not parts:
+            return
+        sender = parts[0][0].sender
+        layers = self.bytes_of.layers[sender.pool]
+        free_at = self.free_at.get(sender.number, 0.0)
+        timed = [(route, chunk, self._seconds(route, self.bytes_of.of(sender, chunk.tokens) / layers)) for route, chunk in parts]
+        for layer in range(1, layers + 1):
+            for route, chunk, seconds in timed:
+                free_at = max(now, self.bytes_of.ready(chunk, layer, layers), free_at) + seconds
+                self._sent_at[route.number] = free_at
+        self.free_at[sender.number] = free_at
+
+    def close(self, now: float, route: Route, tokens: int) -> float:
+        """When a transfer ends."""
         self.count += 1
+        if self.bytes_of.layers[route.sender.pool] > 1:
+            end = max(now, self._sent_at.pop(route.number)) + self.latency_s
+            self.total_s += end - now
+            return end
+        duration = self.latency_s + self._seconds(route, self.bytes_of.of(route.sender, tokens))
+        start = max(now, self.free_at.get(route.sender.number, 0.0))
+        self.free_at[route.sender.number] = start + duration
+        self.total_s += duration
         return start + duration
 
 
 @attrs.define(eq=False)
 class _KvTransfer:
-    """A transfer: its sender, messages by their NPUs, the bytes of each, and how many are left."""
+    """A transfer: its messages by their NPUs, its flow, when it began, pieces that have not ended, and whether more may come."""
 
-    sender: int
+    what: Route
     ends: list[tuple[int, int]]
+    flow: int = 0
+    start: float = -1.0
+    left: int = 0
+    is_open: bool = True
+
+
+@attrs.define(eq=False)
+class _Piece:
+    """Bytes of each message of a transfer that are sent together, from `ready` on; `left` messages have not ended."""
+
+    transfer: _KvTransfer
     bytes: int
-    what: Any
-    start: float = 0.0
+    ready: float
     left: int = 0
 
 
@@ -96,10 +180,11 @@ class SharedTransfers(Transfers):
     where: str
     traffic_class: int = -1
     report: Callable[[float], None] | None = None
-    _queues: dict[int, deque[_KvTransfer]] = attrs.field(factory=dict, init=False)
-    _later: list[tuple[int, int, _KvTransfer]] = attrs.field(factory=list, init=False)
-    _under_way: dict[int, _KvTransfer] = attrs.field(factory=dict, init=False)
-    _unconfirmed: dict[int, _KvTransfer] = attrs.field(factory=dict, init=False)
+    _transfers: dict[int, _KvTransfer] = attrs.field(factory=dict, init=False)
+    _queues: dict[int, deque[_Piece]] = attrs.field(factory=dict, init=False)
+    _later: list[tuple[int, int, _Piece]] = attrs.field(factory=list, init=False)
+    _under_way: dict[int, _Piece] = attrs.field(factory=dict, init=False)
+    _unconfirmed: dict[int, _Piece] = attrs.field(factory=dict, init=False)
     _reached_ps: int = attrs.field(default=0, init=False)
     _messages: int = attrs.field(default=0, init=False)
     _begun: int = attrs.field(default=0, init=False)
@@ -110,26 +195,58 @@ class SharedTransfers(Transfers):
         """Whether a transfer has begun and not ended."""
         return bool(self._later or self._under_way or self._unconfirmed)
 
-    def begin(self, now: float, sender: ServingInstance, receiver: ServingInstance, tokens: int, what: Any) -> None:
-        """Take a transfer that is ready to begin now."""
-        ends = message_ends(sender.npus, receiver.npus)
-        transfer = _KvTransfer(sender.number, ends, -(-round(self.bytes_of(sender, tokens)) // len(ends)), what)
+    def stream(self, now: float, parts: Sequence[tuple[Route, Chunk]]) -> None:
+        """Send the layers of chunks of a sender."""
+        for layer in range(1, max((self.bytes_of.layers[route.sender.pool] for route, _ in parts), default=0) + 1):
+            for route, chunk in parts:
+                layers = self.bytes_of.layers[route.sender.pool]
+                size = self.bytes_of.of(route.sender, chunk.tokens) / layers
+                self._add(now, self._transfer(route), size, self.bytes_of.ready(chunk, layer, layers) + self.latency_s)
+
+    def close(self, now: float, route: Route, tokens: int) -> float | None:
+        """Take a transfer whose prompt has ended."""
+        transfer = self._transfer(route)
+        transfer.is_open = False
+        del self._transfers[route.number]
+        if self.bytes_of.layers[route.sender.pool] == 1:
+            self._add(now, transfer, self.bytes_of.of(route.sender, tokens))
+            return None
+        transfer.start = now
+        if transfer.left:
+            return None
+        self.count += 1
+        return now
+
+    def _transfer(self, route: Route) -> _KvTransfer:
+        """The transfer of a sequence; the first time a new one, also if the sequence is computed again."""
+        number = route.number
+        transfer = self._transfers.get(number)
+        if transfer is None or transfer.what is not route:
+            transfer = self._transfers[number] = _KvTransfer(route, message_ends(route.sender.npus, route.receiver.npus))
+        return transfer
+
+    def _add(self, now: float, transfer: _KvTransfer, size: float, ready: float = -1.0) -> None:
+        """Take bytes that are ready to be sent: at a moment, or when the latency has passed after their turn has come."""
+        piece = _Piece(transfer, -(-round(size) // len(transfer.ends)), ready)
+        transfer.left += 1
         if self.in_order:
-            queue = self._queues.setdefault(sender.number, deque())
-            queue.append(transfer)
+            queue = self._queues.setdefault(transfer.what.sender.number, deque())
+            queue.append(piece)
             if len(queue) > 1:
                 return
-        self._start(transfer, now)
+        self._start(piece, now)
 
-    def _start(self, transfer: _KvTransfer, now: float) -> None:
-        """Let the messages of a transfer be sent after its latency. Raises InputError if that is too late."""
-        transfer.start = now
-        at = picoseconds((now + self.latency_s) * _PS_PER_S, f"{self.where}: the start of a transfer")
-        heapq.heappush(self._later, (max(at, self._reached_ps), self._begun, transfer))
+    def _start(self, piece: _Piece, now: float) -> None:
+        """Let the messages of a piece be sent when they are ready. Raises InputError if that is too late."""
+        if piece.ready < 0:
+            piece.transfer.start, piece.ready = now, now + self.latency_s
+        at = picoseconds(max(now, piece.ready) * _PS_PER_S, f"{self.where}: the start of a transfer")
+        heapq.heappush(self._later, (max(at, self._reached_ps), self._begun, piece))
         self._begun += 1
+        piece.transfer.flow = piece.transfer.flow or self._begun
 
-    def advance(self, until: float | None) -> tuple[float, list[Any]]:
-        """The next moment at which transfers end, and `what` they were begun with: nothing if none ends by `until` (None: the end).
+    def advance(self, until: float | None) -> tuple[float, list[Route]]:
+        """The next moment at which transfers end, and their sequences: nothing if none ends by `until` (None: the end).
 
         Raises the errors of the network, and those of `report`.
         """
@@ -140,7 +257,7 @@ class SharedTransfers(Transfers):
                 raise self._raised from None
             raise located(error, self.where) from None
 
-    def _advance(self, until: int | None) -> tuple[float, list[Any]]:
+    def _advance(self, until: int | None) -> tuple[float, list[Route]]:
         """The same by picoseconds: deliveries of the network, and messages that are sent, in order of time, until a transfer ends."""
         while self.is_under_way:
             begins = self._later[0][0] if self._later else None
@@ -173,12 +290,13 @@ class SharedTransfers(Transfers):
             self._open()
         messages = []
         while self._later and self._later[0][0] == at:
-            _, flow, transfer = heapq.heappop(self._later)
-            transfer.left = len(transfer.ends)
+            _, _, piece = heapq.heappop(self._later)
+            transfer = piece.transfer
+            piece.left = len(transfer.ends)
             for source, destination in transfer.ends:
                 self._messages += 1
-                self._under_way[self._messages] = transfer
-                messages.append(Message(self._messages, source, destination, transfer.bytes, -1, flow + 1, self.traffic_class))
+                self._under_way[self._messages] = piece
+                messages.append(Message(self._messages, source, destination, piece.bytes, -1, transfer.flow, self.traffic_class))
         inject(self.network, at, messages)
 
     def _open(self) -> None:
@@ -196,42 +314,46 @@ class SharedTransfers(Transfers):
             self._raised = error
             raise
 
-    def _take(self, at: int, arrived: Sequence[int], completed: Sequence[int]) -> tuple[float, list[Any]]:
-        """Take a delivery. Returns its time, and `what` the transfers that end with it were begun with.
+    def _take(self, at: int, arrived: Sequence[int], completed: Sequence[int]) -> tuple[float, list[Route]]:
+        """Take a delivery. Returns its time, and the sequences whose transfers end with it.
 
         A message ends when it has arrived, on networks that report completion when its sender knows that.
         """
         self._reached_ps, waits = at, self.network.reports_completion
-        ended: list[_KvTransfer] = []
+        ended: list[_Piece] = []
         for number in arrived:
-            transfer = self._under_way.pop(number, None)
-            if transfer is None:
+            piece = self._under_way.pop(number, None)
+            if piece is None:
                 raise not_under_way(self.network, number)
             if waits:
-                self._unconfirmed[number] = transfer
+                self._unconfirmed[number] = piece
             else:
-                self._count(transfer, ended)
+                self._count(piece, ended)
         for number in completed:
-            transfer = self._unconfirmed.pop(number, None)
-            if transfer is None:
+            piece = self._unconfirmed.pop(number, None)
+            if piece is None:
                 raise not_under_way(self.network, number)
-            self._count(transfer, ended)
+            self._count(piece, ended)
         now = at / _PS_PER_S
-        for transfer in ended:
-            self._end(transfer, now)
-        return now, [transfer.what for transfer in ended]
+        return now, [piece.transfer.what for piece in ended if self._end(piece, now)]
 
-    def _count(self, transfer: _KvTransfer, ended: list[_KvTransfer]) -> None:
-        """A message of a transfer has ended, and with the last one the transfer."""
+    def _count(self, piece: _Piece, ended: list[_Piece]) -> None:
+        """A message of a piece has ended, and with the last one the piece."""
+        piece.left -= 1
+        if not piece.left:
+            ended.append(piece)
+
+    def _end(self, piece: _Piece, now: float) -> bool:
+        """Let the next piece of a sender begin, if one waits for this one. Returns whether its transfer has ended."""
+        transfer = piece.transfer
         transfer.left -= 1
-        if not transfer.left:
-            ended.append(transfer)
-
-    def _end(self, transfer: _KvTransfer, now: float) -> None:
-        self.total_s += now - transfer.start
-        self.count += 1
         if self.in_order:
-            queue = self._queues[transfer.sender]
+            queue = self._queues[transfer.what.sender.number]
             queue.popleft()
             if queue:
                 self._start(queue[0], now)
+        if transfer.left or transfer.is_open:
+            return False
+        self.total_s += now - transfer.start
+        self.count += 1
+        return True
