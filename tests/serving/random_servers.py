@@ -131,7 +131,8 @@ def plain_case(seed: int) -> dict[str, Any]:
         if draw.random() < 0.6:
             serving["pool"][0] |= {key: value for key, value in pool.items() if key != "pipeline_parallel"}
             serving["graph_tokens"] = draw.choice([0, 8, 512])
-    if "speculative" in serving and not others and draw.random() < 0.3:  # others would wait for so large a model for long, at work
+    is_timed = bool(others) or "autoscale" in serving  # then others would do things for all the time that so large a model takes
+    if "speculative" in serving and not is_timed and draw.random() < 0.3:
         serving["speculative"]["draft"] = "llama3-8b"
     serving["seed"] = draw.choice([0, 5, 2**61 + 3])
     if draw.random() < 0.3:
