@@ -65,14 +65,6 @@ def fleet(instances: int, requests: dict[str, Any], exact: bool = False, engine:
     }
 
 
-def split(requests: dict[str, Any]) -> dict[str, Any]:
-    """Eight instances, of which four compute prompts, and the others answers; layers are sent one by one."""
-    result = fleet(8, requests)
-    pools = [{"role": role, "instances": 4, "tensor_parallel": 4} for role in ("prefill", "decode")]
-    result["serving"] |= {"pool": pools, "transfer": {"bandwidth_gb_per_s": 142.0, "mode": "layerwise"}}
-    return result
-
-
 def conversations(count: int, rate: float, mean_input: int = 1000, mean_output: int = 200) -> dict[str, Any]:
     """Conversations of 1000 tokens in and 200 out, on average."""
     return {
@@ -105,9 +97,6 @@ FLEETS = FigureTable(
         Row(["the same, exact"], partial(_row, fleet(8, conversations(20_000, 24.0), exact=True))),
         Row(["the same by the loop in Python"], partial(_row, fleet(8, conversations(20_000, 24.0), exact=True), "python")),
         Row(["a million requests of conversation lengths"], partial(_row, fleet(8, conversations(1_000_000, 24.0, 1155, 211)))),
-        Row(["the same, four instances for prompts and four for answers"], partial(_row, split(conversations(1_000_000, 24.0, 1155, 211)))),
-        Row(["20,000 requests, the same"], partial(_row, split(conversations(20_000, 24.0)))),
-        Row(["the same by the loop in Python"], partial(_row, split(conversations(20_000, 24.0)), "python")),
         *(
             Row([label], partial(_row, fleet(1, always_running(100, count), exact=True, engine=engine)))
             for label, engine, count in (

@@ -22,8 +22,11 @@ LIMITS: Mapping[str, Mapping[str, float]] = {
 }
 """Of 99 % of the requests (rules of MLPerf Inference for Llama 2 70B)."""
 
-GPUS: Mapping[str, tuple[str, str]] = {"H200-SXM": ("h200", "fp8"), "B200-SXM": ("b200", "nvfp4")}
+GPUS: Mapping[str, tuple[str, str]] = {"H200-SXM": ("h200", "fp8"), "B200-SXM": ("b200", "nvfp4"), "GB200-NVL72": ("gb200", "nvfp4")}
 """The device, and the type of the weights that the lines give."""
+
+LOGGED: Mapping[str, int] = {"B200-SXM": 8, "GB200-NVL72": 4}
+"""GPUs of the machines whose logs give latencies."""
 
 ANSWERS = {"distribution": "lognormal", "mean": 273, "sigma": 0.6, "maximum": 1024}
 """Tokens over requests of the logs on B200, and their latency at p99 over the mean."""
@@ -62,8 +65,10 @@ def measured(lines: Iterable[Mapping[str, Any]], gpu: str) -> dict[str, list[flo
     return result
 
 
-def document(gpu: str, prompt: int, requests: Mapping[str, Any], slo: Mapping[str, float] | None = None) -> dict[str, Any]:
-    """The result of an instance of one GPU."""
+def document(
+    gpu: str, prompt: int, requests: Mapping[str, Any], slo: Mapping[str, float] | None = None, host_us: float = 0.0
+) -> dict[str, Any]:
+    """The result of an instance of one GPU, each of whose iterations waits for the host for some microseconds."""
     device, precision = GPUS[gpu]
     serving = {
         "engine": "trtllm?chunked_context=true",
@@ -74,19 +79,20 @@ def document(gpu: str, prompt: int, requests: Mapping[str, Any], slo: Mapping[st
         "memory_margin_gib": 3.0,
         "model": {"name": "llama-2-70b", "precision": precision, "kv": "fp8"},
         "requests": {"input": {**ANSWERS, "mean": prompt}, "output": ANSWERS, "max_output": 1024, **requests},
+        "async_scheduling": False,
         **({} if slo is None else {"slo": dict(slo)}),
     }
-    return serve({"serving": serving, "compute": {"plugin": "gpu", "device": device}}).document()
+    return serve({"serving": serving, "compute": {"plugin": "gpu", "device": device, "host_us": host_us}}).document()
 
 
-def highest(gpu: str, prompt: int, slo: Mapping[str, float], at_once: float) -> float:
+def highest(gpu: str, prompt: int, slo: Mapping[str, float], at_once: float, host_us: float) -> float:
     """Tokens a second at the highest rate of a Poisson process at which 99 % of the requests meet the limits, by halving."""
     low, high, best = 0.0, 1.1 * at_once, 0.0
     while low == 0.0 or high / low > _PRECISION:
         rate = (low + high) / 2
         if rate < 0.02 * at_once:
             break
-        found = document(gpu, prompt, {"arrival": "poisson", "rate": rate, "count": UNDER_LIMITS}, slo)
+        found = document(gpu, prompt, {"arrival": "poisson", "rate": rate, "count": UNDER_LIMITS}, slo, host_us)
         if found["goodput"]["fraction"] >= 0.99:
             low = rate
             best = rate * found["throughput"]["output_tokens_s"] / found["throughput"]["requests_s"]
@@ -95,25 +101,55 @@ def highest(gpu: str, prompt: int, slo: Mapping[str, float], at_once: float) -> 
     return best
 
 
-def ratios(lines: Iterable[Mapping[str, Any]], prompt: int) -> Iterator[Ratio]:
+def ratios(lines: Iterable[Mapping[str, Any]], prompt: int, host_us: float = 0.0) -> Iterator[Ratio]:
     """The ratios of all GPUs and scenarios, with prompts of a mean length."""
     every = list(lines)
-    for gpu in GPUS:
+    for gpu in ("H200-SXM", "B200-SXM"):
         values = measured(every, gpu)
-        at_once = document(gpu, prompt, {"arrival": "burst", "count": AT_ONCE})["throughput"]
+        at_once = document(gpu, prompt, {"arrival": "burst", "count": AT_ONCE}, host_us=host_us)["throughput"]
         offline = statistics.median(values["Offline"])
         for scenario, slo in LIMITS.items():
-            tokens_s = highest(gpu, prompt, slo, at_once["requests_s"])
+            tokens_s = highest(gpu, prompt, slo, at_once["requests_s"], host_us)
             ours, theirs = tokens_s / at_once["output_tokens_s"], statistics.median(values[scenario]) / offline
             yield Ratio(gpu, scenario, len(values[scenario]), theirs, ours)
 
 
+def logged(lines: Iterable[Mapping[str, Any]], host_us: float) -> Iterator[tuple[str, str, float, float]]:
+    """Device, scenario and mean TPOT in milliseconds of logs of NVIDIA with a rate, at that rate: measured, and simulated."""
+    for line in lines:
+        config = line.get("config", {})
+        is_nvidia = config.get("submitter") == "NVIDIA"
+        if line["group"] != "mlperf-5.1-log" or not is_nvidia or config["model"] != "llama2-70b-99" or "tpot_mean_s" not in line:
+            continue
+        gpu, npus = next(((gpu, npus) for gpu, npus in LOGGED.items() if config["system"].startswith(gpu)), (None, 0))
+        if gpu is not None:
+            requests = {"arrival": "poisson", "rate": config["scheduled_s"] / npus, "count": UNDER_LIMITS}
+            found = document(gpu, ANSWERS["mean"], requests, host_us=host_us)  # type: ignore[arg-type]
+            yield gpu, config["scenario"], 1e3 * line["tpot_mean_s"], 1e3 * found["tpot_s"]["mean"]
+
+
+def fitted_host(lines: Iterable[Mapping[str, Any]]) -> float:
+    """The host with which TPOT of the log of B200 in the scenario Interactive is met best, of whole milliseconds."""
+    own = [
+        line
+        for line in lines
+        if line.get("config", {}).get("system", "").startswith("B200") and line["config"]["scenario"] == "Interactive"
+    ]
+    errors = {host: abs(simulated / measured - 1) for host in range(0, 21_000, 1000) for _, _, measured, simulated in logged(own, host)}
+    return min(errors, key=errors.__getitem__)
+
+
 def main(path: str) -> None:
     """Print all."""
-    for prompt in (273, 136):
-        for each in ratios(lines_of(Path(path)), prompt):
+    lines = lines_of(Path(path))
+    host_us = fitted_host(lines)
+    for host in (0.0, host_us):
+        for gpu, scenario, tpot, simulated in logged(lines, host):
+            print(f"host {host:.0f} us: {gpu} {scenario:12} TPOT {tpot:6.1f} {simulated:6.1f} ms {simulated / tpot - 1:+.1%}", flush=True)
+    for prompt, host in ((273, 0.0), (136, 0.0), (273, host_us)):
+        for each in ratios(lines, prompt, host):
             print(
-                f"prompts of {prompt}: {each.gpu} {each.scenario:12} {each.systems} lines {each.measured:.3f}"
+                f"host {host:.0f} us, prompts of {prompt}: {each.gpu} {each.scenario:12} {each.systems} lines {each.measured:.3f}"
                 f" {each.simulated:.3f} {each.error:+.1%}",
                 flush=True,
             )

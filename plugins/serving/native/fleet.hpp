@@ -6,17 +6,15 @@
 #include <limits>
 #include <memory>
 #include <optional>
-#include <queue>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "agenda.hpp"
+#include "hand_over.hpp"
 #include "instance.hpp"
 #include "policies.hpp"
-#include "replica.hpp"
 #include "router.hpp"
-#include "transfers.hpp"
 #include "weighted_values.hpp"
 
 namespace astra::serving {
@@ -87,7 +85,9 @@ class Fleet {
   // Requests in order, before the run. `contents` are the ids of the tokens that their prompts share with others.
   void add_requests(std::vector<Sequence> requests, std::vector<std::int64_t> contents);
   // Let keys and values go from instances for prompts to those for answers.
-  void hand_over(std::shared_ptr<Transfers> transfers) { transfers_ = std::move(transfers); }
+  void hand_over(std::shared_ptr<Transfers> transfers) {
+    hand_over_ = std::make_unique<HandOver>(agenda_, std::move(transfers), Router("least-kv", 0.0, stream_));
+  }
   void scale(Scaling scaling) { scaling_ = std::move(scaling); }
   // Let requests go to these instances alone.
   void open(const std::vector<Number>& numbers);
@@ -95,8 +95,8 @@ class Fleet {
   // Let up to `most` events happen. Returns how many did: fewer if all requests have ended.
   std::int64_t advance(std::int64_t most);
 
-  double now() const { return now_; }
-  std::int64_t events() const { return events_; }
+  double now() const { return agenda_.now(); }
+  std::int64_t events() const { return agenda_.events(); }
   std::int64_t arrived() const { return arrived_; }
   const std::vector<Sequence>& sequences() const { return sequences_; }
   const std::vector<std::unique_ptr<Instance>>& instances() const { return instances_; }
@@ -104,78 +104,29 @@ class Fleet {
   const std::vector<Weighted>& gaps(Number model);
 
  private:
-  // In the order in which events of one instant happen.
-  enum class Kind : std::uint8_t { kArrive, kEnqueue, kEnd, kTransferred, kBegin, kStarted, kScale };
-  struct Event {
-    double at;
-    Kind kind;
-    std::int64_t count;
-    std::int64_t what;
-    std::int32_t stamp;
-
-    bool operator>(const Event& other) const {
-      if (at != other.at) return at > other.at;
-      if (kind != other.kind) return kind > other.kind;
-      return count > other.count;
-    }
-  };
-  // A sequence that goes from an instance to another, which has its blocks for it, those of `claim`, when it is granted: `HandedOver` of
-  // Python.
-  struct Way {
-    Sequence* sequence;
-    Instance* sender;
-    Instance* receiver;
-    Sequence claim;
-    bool is_granted = false;
-    bool is_computed = false;
-    std::vector<Chunk> chunks;  // computed before that
-    Tokens seen = 0;            // tokens in some chunk
-
-    Route route() const { return {sequence->number, sender->number(), receiver->number()}; }
-  };
-
+  ServedModel& model_of(const Instance& instance) { return models_[static_cast<std::size_t>(instance.place.model)]; }
   void start();
-  void push(double at, Kind kind, std::int64_t what, std::int32_t stamp = 0);
-  void advance_transfers();
   void happen(const Event& event);
   void next_arrival();
   void arrive(std::int64_t number);
   void enqueue(Sequence& sequence);
-  void got(const Instance& instance);
-  void reschedule(std::size_t number, std::optional<double> end);
   void begin(std::size_t number);
   void end(std::size_t number, std::int32_t stamp);
   void ended();
-  void wake(std::size_t number);
-  void stream(Instance& sender, std::optional<double> end);
-  Way& way(Sequence& sequence, Instance& sender);
-  void take_back(const Sequence& sequence);
-  void hand_over(Sequence& sequence, Instance& sender);
-  void adopt(Instance& receiver);
-  void close(const Way& way);
-  void transferred(Sequence& sequence);
   void decide(Number started);
   Shed refusal(const Sequence& sequence, const Instance& instance) const;
 
   FleetOptions options_;
   std::vector<ServedModel> models_;
-  Router receiver_router_;
-  std::shared_ptr<Transfers> transfers_;
-  std::unordered_map<Number, Way> ways_;
+  RandomStream stream_;
+  Agenda agenda_;
+  std::unique_ptr<HandOver> hand_over_;
   std::optional<Scaling> scaling_;
   WeightedValues all_gaps_;
   std::vector<std::unique_ptr<Instance>> instances_;
-  std::vector<Replica> replicas_;
-  std::vector<std::size_t> replica_of_;
-  std::vector<char> is_woken_;
   std::vector<Sequence> sequences_;
   std::vector<std::int64_t> contents_;
-  std::priority_queue<Event, std::vector<Event>, std::greater<>> queue_;
-  std::int64_t going_on_ = 0;  // events that are to happen but for starts and decisions of autoscaling
   bool has_started_ = false;
-  double now_ = 0.0;
-  std::int64_t events_ = 0;
-  std::int64_t pushed_ = 0;
   std::int64_t asked_ = 0;
   std::int64_t arrived_ = 0;
 };
