@@ -13,7 +13,7 @@ from astra_sim_serving.experiment import ServingExperiment
 from support import ROOT
 from support.references import FULL
 
-from validation import paged_attention, servers, serving_kernels
+from validation import paged_attention, servers, serving_kernels, serving_mlperf
 
 PAGE = ROOT / "validation" / "serving.md"
 RUN = "RTXPRO6000/Llama-3.1-8B"
@@ -126,6 +126,18 @@ def test_iterations_with_a_constant_of_the_host(gpu: str, lines: list[dict[str, 
 def test_static_batches_with_two_constants(hardware: str, framework: str, lines: list[dict[str, Any]]) -> None:
     compared = servers.static_batches(lines, hardware, framework)
     assert row_of(f"{hardware} {framework}", compared, servers.SEQUENCES, bound=0.2) in PAGE.read_text()
+
+
+def test_logs_of_mlperf(lines: list[dict[str, Any]]) -> None:
+    """Their TPOT at their rates, and with a host that is fitted to one of them; with FULL also the ratios of scenarios, and the fit."""
+    page = PAGE.read_text()
+    for gpu, scenario, measured, simulated in serving_mlperf.logged(lines, serving_mlperf.HOST_US):
+        (row,) = [line for line in page.splitlines() if line.startswith(f"| {gpu} {scenario}, TPOT (ms) | {measured:.1f} |")]
+        assert row.endswith(f"| {simulated:.1f} | {100 * (simulated / measured - 1):+.1f} % |")
+    if FULL:
+        assert serving_mlperf.fitted_host(lines) == serving_mlperf.HOST_US
+        for each in serving_mlperf.ratios(lines, 273):
+            assert f"| {each.gpu} {each.scenario} | {each.measured:.3f} | {each.simulated:.3f} | {100 * each.error:+.1f} % |" in page
 
 
 def row_of(name: str, compared: list[servers.Compared], sequences: Iterable[float], bound: float) -> str:
