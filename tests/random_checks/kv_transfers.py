@@ -67,7 +67,10 @@ def random_fleet(random: Random, seed: int) -> dict[str, Any]:
     if random.random() < 0.3:
         policy, target = random.choice([("queue", 2), ("kv", 0.3)])
         result["serving"]["autoscale"] = {"policy": policy, "target": target, "period_s": 4 / rate, "cold_start_s": 1 / rate}
-    result["network"] = random.choice(_NETWORKS)
+    result["network"] = {**random.choice(_NETWORKS)}
+    if transfer["mode"] == "layerwise" and result["network"]["plugin"] in ("flow", "roce", "auto"):
+        # Layers of a prompt are sent in order on one connection, which the messages by themselves do not have.
+        result["network"] = {"plugin": result["network"].get("target", result["network"]["plugin"]), "connections": "message"}
     links = {"link_bandwidth_gb_per_s": 10 ** random.uniform(-3, 1), "link_latency_ns": random.choice([0, 500])}
     result["platform"] = random.choice([{"plugin": "switch", "size": 12}, {"plugin": "ring", "size": 12, "links": 2}]) | links
     return result
