@@ -135,7 +135,7 @@ std::vector<Band> Figures::tpot_bands(const std::vector<std::pair<double, double
     TpotCauses result{};
     std::copy(each.decode.begin(), each.decode.end(), result.begin());
     result[kParts] = each.preempted_s;
-    result[kParts + 1] = each.resumed >= 0 ? each.resumed - each.first_token : 0.0;
+    result[kParts + 1] = each.handed.resumed >= 0 ? each.handed.resumed - each.first_token : 0.0;
     const auto tokens = static_cast<double>(each.generated - 1);
     for (double& cause : result) cause /= tokens;
     return result;

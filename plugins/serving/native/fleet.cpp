@@ -130,7 +130,7 @@ void Fleet::enqueue(Sequence& sequence) {
   if (scaling_) ++scaling_->pools[static_cast<std::size_t>(instance.place.pool)].arrived;
   sequence.shed = refusal(sequence, instance);
   if (sequence.shed != Shed::kNo) {
-    ended();
+    if (options_.concurrency) next_arrival();
     return;
   }
   instance.add(sequence);
@@ -165,7 +165,7 @@ void Fleet::end(std::size_t number, std::int32_t stamp) {
   if (stamp != replica.stamp) return;  // of a jump that was cut
   for (Instance* each : replica.instances) each->end(agenda_.now(), model_of(*each).gaps);
   for (Instance* each : replica.instances) {
-    for (std::size_t count = each->finished.size(); count; --count) ended();
+    for (std::size_t count = options_.concurrency ? each->finished.size() : 0; count; --count) next_arrival();
     if (scaling_) {
       std::vector<double>& ttfts = scaling_->pools[static_cast<std::size_t>(each->place.pool)].ttfts;
       for (const Sequence* one : each->first_tokens) ttfts.push_back(agenda_.now() - one->arrival);
@@ -179,10 +179,6 @@ void Fleet::end(std::size_t number, std::int32_t stamp) {
     }
   }
   agenda_.wake(number);
-}
-
-void Fleet::ended() {
-  if (options_.concurrency) next_arrival();
 }
 
 }  // namespace astra::serving

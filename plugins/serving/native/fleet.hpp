@@ -112,7 +112,6 @@ class Fleet {
   void enqueue(Sequence& sequence);
   void begin(std::size_t number);
   void end(std::size_t number, std::int32_t stamp);
-  void ended();
   void decide(Number started);
   Shed refusal(const Sequence& sequence, const Instance& instance) const;
 

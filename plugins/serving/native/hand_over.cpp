@@ -61,7 +61,7 @@ void HandOver::take(Sequence& sequence, Instance& sender, const Takers& receiver
   std::vector<Sequence*>& running = sender.scheduler.running;
   running.erase(std::find(running.begin(), running.end(), &sequence));
   Way& each = way(sequence, sender, receivers);
-  sequence.prefill_instance = sender.number();
+  sequence.handed.sender = sender.number();
   sequence.instance = each.receiver->number();
   each.is_computed = true;
   if (each.is_granted) close(each);
@@ -97,7 +97,7 @@ void HandOver::transferred(Sequence& sequence) {
   sender.scheduler.cache.release(sequence);
   sequence.blocks = std::move(ended.mapped().claim.blocks);
   sequence.capacity = ended.mapped().claim.capacity;
-  sequence.transfer_end = agenda_.now();
+  sequence.handed.end = agenda_.now();
   --receiver.coming;
   receiver.scheduler.add(sequence);
   agenda_.wake(sender);

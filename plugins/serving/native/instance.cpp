@@ -52,7 +52,7 @@ void Instance::plan(double now) {
   for (Sequence* each : scheduler.admitted) {
     if (each->scheduled < 0) each->scheduled = now;
     if (each->preempted_at < 0) each->mark = totals.parts;
-    if (each->transfer_end >= 0 && each->resumed < 0) each->resumed = now;
+    if (each->handed.end >= 0 && each->handed.resumed < 0) each->handed.resumed = now;
   }
 }
 

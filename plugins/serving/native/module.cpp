@@ -135,9 +135,9 @@ nb::tuple sequence(const Fleet& fleet, std::int64_t number) {
   const Sequence& each = fleet.sequences()[static_cast<std::size_t>(number)];
   const auto tuple_of = [](const Parts& parts) { return std::tuple_cat(parts); };
   return nb::make_tuple(each.arrival, each.total, each.computed, each.generated, each.capacity, each.cached, each.drafts, each.preemptions,
-                        each.instance, each.prefill_instance, each.scheduled, each.first_token, each.last_token,
-                        static_cast<int>(each.shed), each.preempted_at, each.preempted_s, each.preempted_before_first_s,
-                        tuple_of(each.mark), tuple_of(each.prefill), tuple_of(each.decode), each.transfer_end, each.resumed);
+                        each.instance, each.handed.sender, each.scheduled, each.first_token, each.last_token, static_cast<int>(each.shed),
+                        each.preempted_at, each.preempted_s, each.preempted_before_first_s, tuple_of(each.mark), tuple_of(each.prefill),
+                        tuple_of(each.decode), each.handed.end, each.handed.resumed);
 }
 
 nb::tuple totals(const Fleet& fleet, std::size_t number) {

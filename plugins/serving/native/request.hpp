@@ -32,6 +32,13 @@ struct Request {
   std::tuple<std::int64_t, double, Number> order() const { return {priority, arrival, number}; }
 };
 
+// Keys and values that come from another instance.
+struct Handed {
+  Number sender = -1;
+  double end = -1.0;      // when they had come
+  double resumed = -1.0;  // when the sequence then ran
+};
+
 struct Sequence : Request {
   Tokens total = 0;
   Tokens computed = 0;
@@ -41,7 +48,6 @@ struct Sequence : Request {
   Tokens drafts = 0;  // drafted tokens, which the next iteration verifies
   Number preemptions = 0;
   Number instance = -1;
-  Number prefill_instance = -1;
   Shed shed = Shed::kNo;
   double scheduled = -1.0;
   double first_token = -1.0;
@@ -49,8 +55,7 @@ struct Sequence : Request {
   double preempted_at = -1.0;
   double preempted_s = 0.0;
   double preempted_before_first_s = 0.0;
-  double transfer_end = -1.0;  // when its keys and values had come from another instance
-  double resumed = -1.0;       // when it then ran
+  Handed handed;
   Parts mark{};
   Parts prefill{};
   Parts decode{};

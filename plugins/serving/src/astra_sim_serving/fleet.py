@@ -381,6 +381,7 @@ class ServingFleet:
             self._queue.push(end, FleetEvent.TRANSFERRED, way)
 
     def _transferred(self, way: HandedOver) -> None:
+        """Give a sequence to its receiver, and the blocks of the sender back."""
         assert self.hand_over is not None
         sequence, sender, receiver = way.sequence, way.sender, way.receiver
         del self.hand_over.ways[sequence.request.index]
