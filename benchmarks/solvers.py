@@ -45,12 +45,12 @@ ROUNDS, LONG_S = 3, 20.0
 class LeafSpine(GraphFile):
     """Leaves of NPUs, each linked to all spines, and for each leaf and destination the link on which messages leave."""
 
-    ways: tuple[int, ...] = attrs.field(repr=False, kw_only=True)
+    next_edges: tuple[int, ...] = attrs.field(repr=False, kw_only=True)
     """The link by node * size + destination."""
 
     def next_links(self, node: int, destination: int) -> Sequence[int]:
         """One link."""
-        return (self.ways[node * self.size + destination],)
+        return (self.next_edges[node * self.size + destination],)
 
 
 def leaf_spine(npus: int) -> LeafSpine:
@@ -72,8 +72,8 @@ def leaf_spine(npus: int) -> LeafSpine:
             return number[node, leaf]
         return number[node, destination if node == leaf else npus + leaves + draw.randrange(SPINES)]
 
-    ways = tuple(way(node, destination) for node in range(npus + leaves + SPINES) for destination in range(npus))
-    return LeafSpine(npus, tuple(edges), (1,) * npus * npus, ways=ways)
+    next_edges = tuple(way(node, destination) for node in range(npus + leaves + SPINES) for destination in range(npus))
+    return LeafSpine(npus, tuple(edges), (1,) * npus * npus, next_edges=next_edges)
 
 
 def pairs(npus: int) -> list[tuple[int, int]]:

@@ -176,7 +176,7 @@ def test_a_prompt_that_is_computed_again_is_sent_again() -> None:
     assert second.first_token > first.spent.transfer_end
     token_s = ALONE_S / TOKENS * 1e5
     assert second.spent.transfer_end - second.first_token == pytest.approx(100 * token_s, rel=1e-3)
-    assert first.spent.transfer_end - first.first_token == pytest.approx((100 + 28) * token_s, rel=1e-3)  # 28 were sent in vain
+    assert first.spent.transfer_end - first.first_token == pytest.approx((100 + 28) * token_s, rel=1e-3)  # 28 were sent without effect
 
 
 def test_formula_networks_and_bandwidths_send_in_order() -> None:

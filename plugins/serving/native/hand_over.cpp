@@ -12,7 +12,7 @@ void HandOver::stream(Instance& sender, std::optional<double> end, const Takers&
   for (const auto& [sequence, tokens] : sender.batch()) {
     if (sequence->output < 2) continue;
     Way& each = way(*sequence, sender, receivers);
-    const Chunk chunk{agenda_.now(), *end, sequence->computed + tokens - each.seen};
+    const PromptChunk chunk{agenda_.now(), *end, sequence->computed + tokens - each.seen};
     each.seen += chunk.tokens;
     if (each.is_granted) {
       parts.emplace_back(each.route(), chunk);
@@ -78,7 +78,7 @@ void HandOver::adopt(Instance& receiver) {
     cache.grow(next.claim, next.claim.total);
     next.is_granted = true;
     RoutedChunks parts;
-    for (const Chunk& each : next.chunks) parts.emplace_back(next.route(), each);
+    for (const PromptChunk& each : next.chunks) parts.emplace_back(next.route(), each);
     transfers_->stream(agenda_.now(), parts);
     if (next.is_computed) close(next);
   }

@@ -39,10 +39,10 @@ class HandOver {
     Sequence claim;
     bool is_granted = false;
     bool is_computed = false;
-    std::vector<Chunk> chunks;  // computed before that
-    Tokens seen = 0;            // tokens in some chunk
+    std::vector<PromptChunk> chunks;  // computed before that
+    Tokens seen = 0;                  // tokens in some chunk
 
-    Route route() const { return {sequence->number, sender->number(), receiver->number()}; }
+    TransferPath route() const { return {sequence->number, sender->number(), receiver->number()}; }
   };
 
   Way& way(Sequence& sequence, Instance& sender, const Takers& receivers);

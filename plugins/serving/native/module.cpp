@@ -85,7 +85,7 @@ class PythonTransfers final : public Transfers {
     }
     times_.attr("stream")(now, result);
   }
-  std::optional<double> close(double now, const Route& route, Tokens tokens) override {
+  std::optional<double> close(double now, const TransferPath& route, Tokens tokens) override {
     return nb::cast<std::optional<double>>(times_.attr("close")(now, route.request, route.sender, route.receiver, tokens));
   }
   void forget(Number request) override { times_.attr("forget")(request); }

@@ -18,7 +18,7 @@ void TransfersInTurn::stream(double now, const RoutedChunks& parts) {
   const auto layers = static_cast<double>(sender.layers);
   for (std::int64_t layer = 1; layer <= sender.layers; ++layer) {
     for (std::size_t part = 0; part < parts.size(); ++part) {
-      const Chunk& chunk = parts[part].second;
+      const PromptChunk& chunk = parts[part].second;
       const double ready = chunk.begin + (chunk.end - chunk.begin) * static_cast<double>(layer) / layers;
       sender.free_at = std::max({now, ready, sender.free_at}) + durations[part];
       if (layer == sender.layers) sent_at_[parts[part].first.request] = sender.free_at;
@@ -26,7 +26,7 @@ void TransfersInTurn::stream(double now, const RoutedChunks& parts) {
   }
 }
 
-std::optional<double> TransfersInTurn::close(double now, const Route& route, Tokens tokens) {
+std::optional<double> TransfersInTurn::close(double now, const TransferPath& route, Tokens tokens) {
   ++count;
   Sender& sender = senders_[static_cast<std::size_t>(route.sender)];
   if (sender.layers > 1) {
@@ -41,7 +41,7 @@ std::optional<double> TransfersInTurn::close(double now, const Route& route, Tok
 }
 
 // Of one layer, if layers are sent one by one.
-double TransfersInTurn::seconds(const Route& route, Tokens tokens) {
+double TransfersInTurn::seconds(const TransferPath& route, Tokens tokens) {
   const Sender& from = senders_[static_cast<std::size_t>(route.sender)];
   double bytes = static_cast<double>(tokens) * from.bytes_per_token;
   if (from.layers > 1) bytes /= static_cast<double>(from.layers);

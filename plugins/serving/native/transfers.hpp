@@ -13,20 +13,20 @@
 namespace astra::serving {
 
 // The instances between which keys and values of a request go.
-struct Route {
+struct TransferPath {
   Number request = 0;
   Number sender = 0;
   Number receiver = 0;
 };
 
 // Tokens of a prompt that an iteration computes between two moments, and with them keys and values that have not been sent.
-struct Chunk {
+struct PromptChunk {
   double begin = 0.0;
   double end = 0.0;
   Tokens tokens = 0;
 };
 
-using RoutedChunks = std::vector<std::pair<Route, Chunk>>;
+using RoutedChunks = std::vector<std::pair<TransferPath, PromptChunk>>;
 
 class Transfers {
  public:
@@ -39,7 +39,7 @@ class Transfers {
   virtual void stream(double now, const RoutedChunks& parts) = 0;
   // Take the transfer of a prompt that has ended: if layers are sent one by one, all are under way; else it is ready to begin now.
   // Returns when it ends; nothing: `advance` will tell.
-  virtual std::optional<double> close(double now, const Route& route, Tokens tokens) = 0;
+  virtual std::optional<double> close(double now, const TransferPath& route, Tokens tokens) = 0;
   // Forget a request whose prompt is to be computed again.
   virtual void forget(Number) {}
   // Whether transfers are under way of which `advance` will tell.
@@ -64,13 +64,13 @@ class TransfersInTurn final : public Transfers {
 
   bool by_layer() const override { return by_layer_; }
   void stream(double now, const RoutedChunks& parts) override;
-  std::optional<double> close(double now, const Route& route, Tokens tokens) override;
+  std::optional<double> close(double now, const TransferPath& route, Tokens tokens) override;
 
   double total_s = 0.0;
   std::int64_t count = 0;
 
  private:
-  double seconds(const Route& route, Tokens tokens);
+  double seconds(const TransferPath& route, Tokens tokens);
 
   double latency_s_;
   std::vector<Sender> senders_;

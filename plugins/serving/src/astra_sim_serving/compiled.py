@@ -30,7 +30,7 @@ from astra_sim_serving.request import ServingRequest
 from astra_sim_serving.requests import ARRIVAL_STREAM, INPUT_STREAM, OUTPUT_STREAM, DrawnRequests
 from astra_sim_serving.scheduler import InstanceScheduler
 from astra_sim_serving.speculation import Speculation
-from astra_sim_serving.transfers import Chunk, Route, SharedTransfers, TransfersInTurn
+from astra_sim_serving.transfers import PromptChunk, SharedTransfers, TransferPath, TransfersInTurn
 
 if TYPE_CHECKING:
     from astra_sim_serving import _core
@@ -182,16 +182,16 @@ class _TransferCaller:
 
     transfers: SharedTransfers
     instances: Sequence[ServingInstance]
-    _routes: dict[int, Route] = attrs.field(factory=dict)
+    _routes: dict[int, TransferPath] = attrs.field(factory=dict)
 
-    def _route(self, number: int, sender: int, receiver: int) -> Route:
+    def _route(self, number: int, sender: int, receiver: int) -> TransferPath:
         if number not in self._routes:
-            self._routes[number] = Route(number, self.instances[sender], self.instances[receiver])
+            self._routes[number] = TransferPath(number, self.instances[sender], self.instances[receiver])
         return self._routes[number]
 
     def stream(self, now: float, parts: list[tuple[int, int, int, float, float, int]]) -> None:
         """Send the layers of chunks, of which each has request, sender, receiver, begin, end and tokens."""
-        self.transfers.stream(now, [(self._route(*route), Chunk(begin, end, tokens)) for *route, begin, end, tokens in parts])
+        self.transfers.stream(now, [(self._route(*route), PromptChunk(begin, end, tokens)) for *route, begin, end, tokens in parts])
 
     def close(self, now: float, number: int, sender: int, receiver: int, tokens: int) -> float | None:
         """Take a transfer whose prompt has ended."""

@@ -17,7 +17,7 @@ from astra_sim_serving.replica import Replica
 from astra_sim_serving.request import Sequence as RequestSequence
 from astra_sim_serving.request import ServingRequest, sequence_of
 from astra_sim_serving.routers import Router
-from astra_sim_serving.transfers import Chunk, HandedOver, Route, SharedTransfers, Transfers
+from astra_sim_serving.transfers import HandedOver, PromptChunk, SharedTransfers, TransferPath, Transfers
 
 
 class FleetEvent(IntEnum):
@@ -53,14 +53,14 @@ class EventQueue:
 
 @attrs.define(eq=False)
 class HandOver:
-    """Sequences on their way from instances for prompts to those for answers, `ways`, by the number of the request.
+    """Sequences on their way from instances for prompts to those for answers, `under_way`, by the number of the request.
 
     `incoming` wait for blocks, by the number of the receiver.
     """
 
     transfers: Transfers
     route: Router
-    ways: dict[int, HandedOver] = attrs.field(factory=dict)
+    under_way: dict[int, HandedOver] = attrs.field(factory=dict)
     incoming: dict[int, deque[HandedOver]] = attrs.field(factory=dict)
 
 
@@ -307,11 +307,11 @@ class ServingFleet:
             self._take_back(sequence)
         if end is None:
             return
-        parts: list[tuple[Route, Chunk]] = []
+        parts: list[tuple[TransferPath, PromptChunk]] = []
         for sequence, tokens in sender.under_way[-1].batch:
             if sequence.output > 1:
                 way = self._way(sequence, sender)
-                chunk = Chunk(self.now, end, sequence.computed + tokens - way.seen)
+                chunk = PromptChunk(self.now, end, sequence.computed + tokens - way.seen)
                 way.seen += chunk.tokens
                 if way.is_granted:
                     parts.append((way, chunk))
@@ -323,11 +323,11 @@ class ServingFleet:
         """A sequence on its way, the first time to the instance that is chosen then, which is asked for blocks."""
         assert self.hand_over is not None
         number = sequence.request.index
-        way = self.hand_over.ways.get(number)
+        way = self.hand_over.under_way.get(number)
         if way is None:
             receiver = self.hand_over.route(sequence.request, self._takers[sequence.request.model, True])
             claim = attrs.evolve(sequence, total=sequence.request.input + 1, blocks=[], capacity=0)
-            way = self.hand_over.ways[number] = HandedOver(number, sender, receiver, sequence, claim)
+            way = self.hand_over.under_way[number] = HandedOver(number, sender, receiver, sequence, claim)
             receiver.coming += 1
             self.hand_over.incoming.setdefault(receiver.number, deque()).append(way)
             self._adopt(receiver)
@@ -336,7 +336,7 @@ class ServingFleet:
     def _take_back(self, sequence: RequestSequence) -> None:
         """Forget that a sequence is on its way, which lost its blocks: another may need those that are kept for it."""
         assert self.hand_over is not None
-        way = self.hand_over.ways.pop(sequence.request.index, None)
+        way = self.hand_over.under_way.pop(sequence.request.index, None)
         if way is None:
             return
         way.receiver.coming -= 1
@@ -384,7 +384,7 @@ class ServingFleet:
         """Give a sequence to its receiver, and the blocks of the sender back."""
         assert self.hand_over is not None
         sequence, sender, receiver = way.sequence, way.sender, way.receiver
-        del self.hand_over.ways[sequence.request.index]
+        del self.hand_over.under_way[sequence.request.index]
         sender.scheduler.cache.release(sequence)
         sequence.blocks, sequence.capacity = way.claim.blocks, way.claim.capacity
         sequence.spent.transfer_end = self.now

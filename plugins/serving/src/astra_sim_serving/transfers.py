@@ -27,7 +27,7 @@ from astra_sim_serving.request import Sequence as RequestSequence
 _PS_PER_S = 10**12
 
 
-class Chunk(NamedTuple):
+class PromptChunk(NamedTuple):
     """Tokens of a prompt that an iteration computes between two moments, and with them keys and values that have not been sent."""
 
     begin: float
@@ -36,7 +36,7 @@ class Chunk(NamedTuple):
 
 
 @attrs.define(eq=False)
-class Route:
+class TransferPath:
     """The instances between which keys and values of a request go, which has that number."""
 
     number: int
@@ -45,7 +45,7 @@ class Route:
 
 
 @attrs.define(eq=False)
-class HandedOver(Route):
+class HandedOver(TransferPath):
     """A sequence that goes from an instance to another, which has its blocks for it, those of `claim`, when it is granted.
 
     `chunks` were computed before that, `seen` tokens are in some chunk. `is_computed`: the prompt has ended.
@@ -55,7 +55,7 @@ class HandedOver(Route):
     claim: RequestSequence
     is_granted: bool = False
     is_computed: bool = False
-    chunks: list[Chunk] = attrs.field(factory=list)
+    chunks: list[PromptChunk] = attrs.field(factory=list)
     seen: int = 0
 
 
@@ -75,7 +75,7 @@ class PromptBytes:
         """Bytes of tokens of a prompt of an instance."""
         return tokens * self.per_token[sender.pool]
 
-    def ready(self, chunk: Chunk, layer: int, layers: int) -> float:
+    def ready(self, chunk: PromptChunk, layer: int, layers: int) -> float:
         """When a layer of a chunk has been computed, of which all take equally long."""
         return chunk.begin + (chunk.end - chunk.begin) * layer / layers
 
@@ -93,11 +93,11 @@ class Transfers(abc.ABC):
     count: int = attrs.field(default=0, init=False)
 
     @abc.abstractmethod
-    def stream(self, now: float, parts: Sequence[tuple[Route, Chunk]]) -> None:
+    def stream(self, now: float, parts: Sequence[tuple[TransferPath, PromptChunk]]) -> None:
         """Send the layers of chunks of a sender, each as it is ready; in a layer in the order of the chunks."""
 
     @abc.abstractmethod
-    def close(self, now: float, route: Route, tokens: int) -> float | None:
+    def close(self, now: float, route: TransferPath, tokens: int) -> float | None:
         """Take the transfer of a prompt of `tokens` tokens that has ended: if layers are sent one by one, all are
         under way; else it is ready to begin now.
 
@@ -114,10 +114,10 @@ class TransfersInTurn(Transfers):
     free_at: dict[int, float] = attrs.field(factory=dict, init=False)
     _sent_at: dict[int, float] = attrs.field(factory=dict, init=False)
 
-    def _seconds(self, route: Route, size: float) -> float:
+    def _seconds(self, route: TransferPath, size: float) -> float:
         return size / self.bytes_per_s if self.bytes_per_s else self.seconds_of(route.sender, route.receiver, size)
 
-    def stream(self, now: float, parts: Sequence[tuple[Route, Chunk]]) -> None:
+    def stream(self, now: float, parts: Sequence[tuple[TransferPath, PromptChunk]]) -> None:
         """Send the layers of chunks of a sender."""
         if not parts:
             return
@@ -131,7 +131,7 @@ class TransfersInTurn(Transfers):
                 self._sent_at[route.number] = free_at
         self.free_at[sender.number] = free_at
 
-    def close(self, now: float, route: Route, tokens: int) -> float:
+    def close(self, now: float, route: TransferPath, tokens: int) -> float:
         """When a transfer ends."""
         self.count += 1
         if self.bytes_of.layers[route.sender.pool] > 1:
@@ -149,7 +149,7 @@ class TransfersInTurn(Transfers):
 class _KvTransfer:
     """A transfer: its messages by their NPUs, its flow, when it began, pieces that have not ended, and whether more may come."""
 
-    what: Route
+    what: TransferPath
     ends: list[tuple[int, int]]
     flow: int = 0
     start: float = -1.0
@@ -158,7 +158,7 @@ class _KvTransfer:
 
 
 @attrs.define(eq=False)
-class _Piece:
+class _TransferPiece:
     """Bytes of each message of a transfer that are sent together, from `ready` on; `left` messages have not ended."""
 
     transfer: _KvTransfer
@@ -181,10 +181,10 @@ class SharedTransfers(Transfers):
     traffic_class: int = -1
     report: Callable[[float], None] | None = None
     _transfers: dict[int, _KvTransfer] = attrs.field(factory=dict, init=False)
-    _queues: dict[int, deque[_Piece]] = attrs.field(factory=dict, init=False)
-    _later: list[tuple[int, int, _Piece]] = attrs.field(factory=list, init=False)
-    _under_way: dict[int, _Piece] = attrs.field(factory=dict, init=False)
-    _unconfirmed: dict[int, _Piece] = attrs.field(factory=dict, init=False)
+    _queues: dict[int, deque[_TransferPiece]] = attrs.field(factory=dict, init=False)
+    _later: list[tuple[int, int, _TransferPiece]] = attrs.field(factory=list, init=False)
+    _under_way: dict[int, _TransferPiece] = attrs.field(factory=dict, init=False)
+    _unconfirmed: dict[int, _TransferPiece] = attrs.field(factory=dict, init=False)
     _reached_ps: int = attrs.field(default=0, init=False)
     _messages: int = attrs.field(default=0, init=False)
     _begun: int = attrs.field(default=0, init=False)
@@ -195,7 +195,7 @@ class SharedTransfers(Transfers):
         """Whether a transfer has begun and not ended."""
         return bool(self._later or self._under_way or self._unconfirmed)
 
-    def stream(self, now: float, parts: Sequence[tuple[Route, Chunk]]) -> None:
+    def stream(self, now: float, parts: Sequence[tuple[TransferPath, PromptChunk]]) -> None:
         """Send the layers of chunks of a sender."""
         for layer in range(1, max((self.bytes_of.layers[route.sender.pool] for route, _ in parts), default=0) + 1):
             for route, chunk in parts:
@@ -203,7 +203,7 @@ class SharedTransfers(Transfers):
                 size = self.bytes_of.of(route.sender, chunk.tokens) / layers
                 self._add(now, self._transfer(route), size, self.bytes_of.ready(chunk, layer, layers) + self.latency_s)
 
-    def close(self, now: float, route: Route, tokens: int) -> float | None:
+    def close(self, now: float, route: TransferPath, tokens: int) -> float | None:
         """Take a transfer whose prompt has ended."""
         transfer = self._transfer(route)
         transfer.is_open = False
@@ -217,7 +217,7 @@ class SharedTransfers(Transfers):
         self.count += 1
         return now
 
-    def _transfer(self, route: Route) -> _KvTransfer:
+    def _transfer(self, route: TransferPath) -> _KvTransfer:
         """The transfer of a sequence; the first time a new one, also if the sequence is computed again."""
         number = route.number
         transfer = self._transfers.get(number)
@@ -227,7 +227,7 @@ class SharedTransfers(Transfers):
 
     def _add(self, now: float, transfer: _KvTransfer, size: float, ready: float = -1.0) -> None:
         """Take bytes that are ready to be sent: at a moment, or when the latency has passed after their turn has come."""
-        piece = _Piece(transfer, -(-round(size) // len(transfer.ends)), ready)
+        piece = _TransferPiece(transfer, -(-round(size) // len(transfer.ends)), ready)
         transfer.left += 1
         if self.in_order:
             queue = self._queues.setdefault(transfer.what.sender.number, deque())
@@ -236,7 +236,7 @@ class SharedTransfers(Transfers):
                 return
         self._start(piece, now)
 
-    def _start(self, piece: _Piece, now: float) -> None:
+    def _start(self, piece: _TransferPiece, now: float) -> None:
         """Let the messages of a piece be sent when they are ready. Raises InputError if that is too late."""
         if piece.ready < 0:
             piece.transfer.start, piece.ready = now, now + self.latency_s
@@ -245,7 +245,7 @@ class SharedTransfers(Transfers):
         self._begun += 1
         piece.transfer.flow = piece.transfer.flow or self._begun
 
-    def advance(self, until: float | None) -> tuple[float, list[Route]]:
+    def advance(self, until: float | None) -> tuple[float, list[TransferPath]]:
         """The next moment at which transfers end, and their sequences: nothing if none ends by `until` (None: the end).
 
         Raises the errors of the network, and those of `report`.
@@ -257,7 +257,7 @@ class SharedTransfers(Transfers):
                 raise self._raised from None
             raise located(error, self.where) from None
 
-    def _advance(self, until: int | None) -> tuple[float, list[Route]]:
+    def _advance(self, until: int | None) -> tuple[float, list[TransferPath]]:
         """The same by picoseconds: deliveries of the network, and messages that are sent, in order of time, until a transfer ends."""
         while self.is_under_way:
             begins = self._later[0][0] if self._later else None
@@ -314,13 +314,13 @@ class SharedTransfers(Transfers):
             self._raised = error
             raise
 
-    def _take(self, at: int, arrived: Sequence[int], completed: Sequence[int]) -> tuple[float, list[Route]]:
+    def _take(self, at: int, arrived: Sequence[int], completed: Sequence[int]) -> tuple[float, list[TransferPath]]:
         """Take a delivery. Returns its time, and the sequences whose transfers end with it.
 
         A message ends when it has arrived, on networks that report completion when its sender knows that.
         """
         self._reached_ps, waits = at, self.network.reports_completion
-        ended: list[_Piece] = []
+        ended: list[_TransferPiece] = []
         for number in arrived:
             piece = self._under_way.pop(number, None)
             if piece is None:
@@ -337,13 +337,13 @@ class SharedTransfers(Transfers):
         now = at / _PS_PER_S
         return now, [piece.transfer.what for piece in ended if self._end(piece, now)]
 
-    def _count(self, piece: _Piece, ended: list[_Piece]) -> None:
+    def _count(self, piece: _TransferPiece, ended: list[_TransferPiece]) -> None:
         """A message of a piece has ended, and with the last one the piece."""
         piece.left -= 1
         if not piece.left:
             ended.append(piece)
 
-    def _end(self, piece: _Piece, now: float) -> bool:
+    def _end(self, piece: _TransferPiece, now: float) -> bool:
         """Let the next piece of a sender begin, if one waits for this one. Returns whether its transfer has ended."""
         transfer = piece.transfer
         transfer.left -= 1
