@@ -25,10 +25,10 @@ void HandOver::stream(Instance& sender, std::optional<double> end, const Takers&
 
 // A sequence on its way, the first time to the instance that is chosen then, which is asked for blocks.
 HandOver::Way& HandOver::way(Sequence& sequence, Instance& sender, const Takers& receivers) {
-  const auto known = ways_.find(sequence.number);
-  if (known != ways_.end()) return known->second;
+  const auto known = under_way_.find(sequence.number);
+  if (known != under_way_.end()) return known->second;
   Instance& receiver = router_.choose(sequence, receivers);
-  Way& result = ways_[sequence.number];
+  Way& result = under_way_[sequence.number];
   result.sequence = &sequence;
   result.sender = &sender;
   result.receiver = &receiver;
@@ -42,7 +42,7 @@ HandOver::Way& HandOver::way(Sequence& sequence, Instance& sender, const Takers&
 
 // Forget that a sequence is on its way, which lost its blocks: another may need those that are kept for it.
 void HandOver::take_back(const Sequence& sequence) {
-  const auto known = ways_.extract(sequence.number);
+  const auto known = under_way_.extract(sequence.number);
   if (known.empty()) return;
   Way lost = std::move(known.mapped());
   Instance& receiver = *lost.receiver;
@@ -72,7 +72,7 @@ void HandOver::adopt(Instance& receiver) {
   agenda_.cut(receiver);
   KvCache& cache = receiver.scheduler.cache;
   while (!receiver.incoming.empty()) {
-    Way& next = ways_.at(receiver.incoming.front());
+    Way& next = under_way_.at(receiver.incoming.front());
     if (cache.blocks_for(next.claim.total) > cache.free_blocks()) break;
     receiver.incoming.pop_front();
     cache.grow(next.claim, next.claim.total);
@@ -91,7 +91,7 @@ void HandOver::close(const Way& way) {
 }
 
 void HandOver::transferred(Sequence& sequence) {
-  auto ended = ways_.extract(sequence.number);
+  auto ended = under_way_.extract(sequence.number);
   Instance& sender = *ended.mapped().sender;
   Instance& receiver = *ended.mapped().receiver;
   sender.scheduler.cache.release(sequence);

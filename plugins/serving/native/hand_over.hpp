@@ -52,7 +52,7 @@ class HandOver {
   Agenda& agenda_;
   std::shared_ptr<Transfers> transfers_;
   Router router_;
-  std::unordered_map<Number, Way> ways_;
+  std::unordered_map<Number, Way> under_way_;
 };
 
 }  // namespace astra::serving
