@@ -19,14 +19,12 @@ _Sends = TypeVar("_Sends", Communicate, Send)
 class TrafficKind:
     """Communication that is measured at once: an operation that waits for nothing, and the NPUs that issue it.
 
-    A collective is that of all groups of some `programs` (by number) that have members in common; a message that of one program, and
-    `groups` are those, or as many messages.
+    A collective is that of all groups of some `programs` (by number) that have members in common; a message that of one program.
     """
 
     operation: Communicate | Send
     npus: tuple[int, ...]
     programs: frozenset[int]
-    groups: int = 1
 
     @property
     def name(self) -> str:
@@ -127,8 +125,7 @@ class GraphTraffic:
                 places.setdefault(program, []).append(kind)
             groups = {program: _groups(operation, self.programs[program][1], dimensions) for program in places}
             for together in _with_common(groups):
-                count = len(set[int]().union(*(groups[program] for program in together)))
-                number = self._add(alone(operation), together, count)
+                number = self._add(alone(operation), together)
                 self._number_of.update({(program, kind): number for program in together for kind in places[program]})
 
     def _add_messages(self) -> None:
@@ -137,13 +134,13 @@ class GraphTraffic:
             key = program, operation.to, operation.bytes
             if key not in known:
                 message = Send((), operation.to, operation.bytes, unit=operation.unit)
-                known[key] = self._add(message, {program}, len(self.programs[program][1]))
+                known[key] = self._add(message, {program})
             self._number_of[program, kind] = known[key]
 
-    def _add(self, operation: Communicate | Send, programs: Iterable[int], groups: int) -> int:
+    def _add(self, operation: Communicate | Send, programs: Iterable[int]) -> int:
         numbers = frozenset(programs)
         npus = sorted(npu for program in numbers for npu in self.programs[program][1])
-        self.kinds.append(TrafficKind(operation, tuple(npus), numbers, groups))
+        self.kinds.append(TrafficKind(operation, tuple(npus), numbers))
         return len(self.kinds) - 1
 
 
