@@ -154,7 +154,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize("data", WRONG)
+@pytest.mark.parametrize("data", WRONG, ids=map(str, range(len(WRONG))))
 def test_whole_files_that_hold_something_else_are_as_if_there_were_none(tmp_path: Path, data: bytes) -> None:
     cache = tmp_path / "cache"
     first = astra(cache)
