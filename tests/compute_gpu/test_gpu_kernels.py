@@ -154,17 +154,20 @@ def test_a_stack_slows_its_kernels(tmp_path: Any) -> None:
 
 
 def test_products_in_training_have_the_sustained_rate_of_the_device(tmp_path: Any) -> None:
-    """Other kernels, and servers, have the rates of tables of kernels."""
+    """Other kernels, other workloads and servers have the rates of tables of kernels."""
     file = tmp_path / "slow.toml"
     file.write_text('based_on = "a100-80"\nsustained = 0.5\n[sources]\nsustained = "a test"\n')
     with pytest.warns(InputWarning, match="not calibrated"):
-        slow = gpu(device=str(file))
+        alone = gpu(device=str(file), stack="kernels")
     with pytest.warns(InputWarning, match="not calibrated"):
-        server = slow.for_workload("serving", {"inference"})
+        server = alone.for_workload("serving", {"inference"})
+    slow = alone.for_workload("llm", {"training"})
     plain, other = gpu(), gpu().for_workload("serving", {"inference"})
+    assert isinstance(slow, Gpu)
     product = Gemm(m=8192, n=8192, k=8192)
     others = Elementwise(read_bytes=10**9), Attention(heads=32, query_length=4096, key_length=4096, head_size=128)
     assert us(slow, product) / us(plain, product) == pytest.approx(2, rel=1e-2)
+    assert us(alone, product) == us(plain, product)
     assert slow.duration_ns(Work(operations=10**12)) == 2 * plain.duration_ns(Work(operations=10**12))
     assert [us(slow, shape) for shape in others] == [us(plain, shape) for shape in others]
     assert isinstance(server, Gpu)

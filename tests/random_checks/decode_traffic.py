@@ -13,6 +13,7 @@ from random import Random
 from typing import Any
 
 import astra_sim
+import attrs
 from astra_sim.shapes import ELEMENT_BYTES, Attention, Gemm, GroupedGemm
 from astra_sim_llm.counts import attention_parameters, block_parameters
 from astra_sim_llm.memory import key_value_bytes, memory_of
@@ -113,7 +114,7 @@ def _forms(plan: TrainingPlan, keys: int | None, layer: int) -> list[tuple[str, 
     saved = queries - queries // parallel.tensor if parallel.sequence else 0  # tensor ranks share the tokens of what they all have
     operations = 2 * (weights * queries - down * saved)
     result.append(("operations of its products", sum(one.operations for one in products), operations))
-    own = block_parameters(model, model.kind(layer), parallel)
+    own = block_parameters(attrs.evolve(model, expert_biases=False), model.kind(layer), parallel)
     others = [run.shape for run in runs if run.name not in names and isinstance(run.shape, Gemm)]
     grouped = [run.shape for run in runs if isinstance(run.shape, GroupedGemm)]
     rest = sum(one.batch * one.k * one.n for one in others) + sum(one.experts * one.k * one.n for one in grouped)

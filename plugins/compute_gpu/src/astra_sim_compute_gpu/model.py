@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -119,8 +120,7 @@ class Gpu(Compute):
         self._scales_inputs, self._block_scaled = "scales_inputs" in traits, "block_scaled" in traits
         self._element_type = options.element_type or next(iter(self.profile.peak_tera_ops_per_s))
         self.profile.peak(self._element_type)
-        # Servers keep the rates of tables of kernels, with which they were validated.
-        self._gemm_share = self.stack.gemm_share * (1.0 if "inference" in traits else self.profile.sustained)
+        self._gemm_share = self.stack.gemm_share
         self._kernels: dict[Kernel, float] = {}
         self.collective_share = self.stack.collective_share
         self.launch_us = self.stack.launch_us
@@ -139,10 +139,17 @@ class Gpu(Compute):
         """
         if "inference" in traits:
             return Gpu(self._options, self._of_platform, self._chosen, traits)
-        if self._options.stack != AUTO or "training" not in traits:
+        if "training" not in traits:
             return self
-        result = newest_stack(self.device, name, traits)
-        return self if result is None else Gpu(attrs.evolve(self._options, stack=result), self._of_platform, chosen=True)
+        stack = newest_stack(self.device, name, traits) if self._options.stack == AUTO else None
+        model = self if stack is None else Gpu(attrs.evolve(self._options, stack=stack), self._of_platform, chosen=True)
+        return model._sustained()
+
+    def _sustained(self) -> Gpu:
+        """The model with the rates of products in training, which goes on for hours; those of kernels by themselves are higher."""
+        result = copy.copy(self)
+        result._gemm_share, result._kernels = self.stack.gemm_share * self.profile.sustained, {}
+        return result
 
     def expected_error(self, npus: int, configuration: Mapping[str, Any]) -> ExpectedError | None:
         """By published runs that were simulated with this stack; None for a stack or a device of one's own."""
