@@ -198,6 +198,15 @@ def iterations(lines: Iterable[Line], gpu: str) -> list[Compared]:
 
 _SERVED = {"Llama 3.3 70B": "llama-3.3-70b", "Llama 3.1 8B": "llama-3.1-8b"}
 _MOST_TOKENS = 2_000_000
+TENSORRT_LLM: dict[str, Any] = {
+    "engine": "trtllm?chunked_context=true",
+    "max_sequences": 2048,
+    "max_batched_tokens": 8192,
+    "block_tokens": 32,
+    "memory_utilization": 0.95,
+    "memory_margin_gib": 3.0,
+}
+"""The settings of TensorRT-LLM's servers in benchmarks of throughput."""
 
 
 def throughputs(lines: Iterable[Line]) -> list[Compared]:
@@ -212,12 +221,7 @@ def throughputs(lines: Iterable[Line]) -> list[Compared]:
             continue
         length = value["input"] + value["output"]
         serving = {
-            "engine": "trtllm?chunked_context=true",
-            "max_sequences": 2048,
-            "max_batched_tokens": 8192,
-            "block_tokens": 32,
-            "memory_utilization": 0.95,
-            "memory_margin_gib": 3.0,
+            **TENSORRT_LLM,
             "requests": {
                 "arrival": "burst",
                 "count": max(64, min(1500, _MOST_TOKENS // length)),

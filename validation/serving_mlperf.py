@@ -15,7 +15,7 @@ from typing import Any
 import attrs
 from astra_sim_serving import serve
 
-from validation.servers import lines_of
+from validation.servers import TENSORRT_LLM, lines_of
 
 LIMITS: Mapping[str, Mapping[str, float]] = {
     "Server": {"ttft_ms": 2000.0, "tpot_ms": 200.0},
@@ -75,12 +75,7 @@ def document(
     """The result of an instance of one GPU, each of whose iterations waits for the host for some microseconds."""
     device, precision = GPUS[gpu]
     serving = {
-        "engine": "trtllm?chunked_context=true",
-        "max_sequences": 2048,
-        "max_batched_tokens": 8192,
-        "block_tokens": 32,
-        "memory_utilization": 0.95,
-        "memory_margin_gib": 3.0,
+        **TENSORRT_LLM,
         "model": {"name": "llama-2-70b", "precision": precision, "kv": "fp8"},
         "requests": {"input": {**ANSWERS, "mean": prompt}, "output": ANSWERS, "max_output": 1024, **requests},
         "async_scheduling": False,

@@ -134,6 +134,7 @@ class Gpu(Compute):
     def for_workload(self, name: str, traits: Collection[str]) -> Compute:
         """The model with the newest stack that was fitted to this workload on the device, if none is named.
 
+        In training (trait `training`) products have the rate that the device sustains, also with a named stack.
         For a server (trait `inference`) with the kernels of servers; those of 8 bits have numbers of their own if a kernel scales its
         inputs itself (`scales_inputs`), token by token or with a scale for each 128 elements (`block_scaled`).
         """
