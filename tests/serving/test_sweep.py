@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import signal
 from collections.abc import Sequence
 from typing import Any
 
@@ -42,3 +43,14 @@ def test_the_error_of_a_run_is_that_of_the_sweep(processes: int, monkeypatch: py
     with pytest.raises(InputError, match="requests: rate is -1"):
         rows_of([("serving.requests.rate", [20.0, -1.0])], processes, monkeypatch)
     assert multiprocessing.active_children() == []
+
+
+def test_a_process_of_a_sweep_ends_at_once_though_sigterm_is_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("astra_sim_serving.sweep.processors", lambda: 2)
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with SweptRuns(ServingExperiment(case()), RATES) as runs:
+            assert runs._pool is not None
+            assert runs._pool.apply(signal.getsignal, (signal.SIGTERM,)) is signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -86,8 +86,9 @@ _RUNS: list[SweptRuns] = []
 
 
 def _begin(runs: SweptRuns) -> None:
-    """Prepare a process; it ends when the first process says so, which gets Ctrl-C, too."""
+    """Prepare a process. The first one gets Ctrl-C, too, and ends it by SIGTERM: at once, for a handler of Python may never run here."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     _RUNS[:] = [runs]
 
 
