@@ -176,6 +176,13 @@ def test_prompts_that_the_cache_cannot_hold_are_shed_and_counted(tmp_path: Any) 
     assert result.rows()[1]["first_token_s"] is None
 
 
+@pytest.mark.parametrize("compiled", [True, False])
+def test_a_run_without_a_token_takes_no_time(compiled: bool) -> None:
+    document = serve(case(kv_blocks=1), compiled=compiled).document()
+    assert document["requests"]["shed"] == document["requests"]["arrived"] > 0
+    assert document["makespan_s"] == document["throughput"]["requests_s"] == 0
+
+
 def test_a_full_queue_sheds() -> None:
     result = run(requests={"arrival": "burst", "count": 30, "input": 8, "output": 4}, max_sequences=2, router={"queue_limit": 5})
     check_conserved(result)

@@ -72,12 +72,12 @@ class ServingResult:
 
     @property
     def makespan_s(self) -> float:
-        """Seconds from the first arrival to the last token; of the whole fleet."""
+        """Seconds from the first arrival to the last token; of the whole fleet. 0 without a token."""
         if self.fleet is not None:
             return self.fleet.makespan_s
         if not self.sequences:
             return 0.0
-        return self.figures.last_token() - self.sequences[0].request.arrival
+        return max(0.0, self.figures.last_token() - self.sequences[0].request.arrival)
 
     def ttft(self, sequence: RequestSequence) -> float:
         """Seconds from the arrival of a request to its first token."""
