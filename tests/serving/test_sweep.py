@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import re
 import signal
 from collections.abc import Sequence
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 import pytest
 from astra_sim import InputError
 from astra_sim.commands import Progress
+from astra_sim.options import Typed
+from astra_sim_serving import serve
 from astra_sim_serving.experiment import ServingExperiment
 from astra_sim_serving.sweep import ServingRow, SweptRuns
 
@@ -54,3 +57,14 @@ def test_a_process_of_a_sweep_ends_at_once_though_sigterm_is_an_interrupt(monkey
             assert runs._pool.apply(signal.getsignal, (signal.SIGTERM,)) is signal.SIG_DFL
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.parametrize(("value", "message"), [("0", "value is 0; expected at least 1"), ("many", "value: 'many' is not a whole number")])
+def test_a_length_on_the_command_line_is_a_number(value: str, message: str) -> None:
+    experiment = ServingExperiment(
+        case(requests={"arrival": "burst", "count": 3, "input": {"distribution": "uniform", "low": 5, "high": 9}})
+    )
+    result = serve(experiment.with_values({"serving.requests.input": Typed("100")}))
+    assert {each.request.input for each in result.sequences} == {100}
+    with pytest.raises(InputError, match=re.escape(f"serving.requests.input: {message}")):
+        serve(experiment.with_values({"serving.requests.input": Typed(value)}))

@@ -42,8 +42,8 @@ _NEEDS = {
 class LengthSampler:
     """Draws lengths of a distribution: the n-th follows from the stream and n alone."""
 
-    def __init__(self, table: int | Mapping[str, Any], where: str) -> None:
-        options = {"value": table} if isinstance(table, int) else table
+    def __init__(self, table: int | str | Mapping[str, Any], where: str) -> None:
+        options = table if isinstance(table, Mapping) else {"value": table}
         self._lengths: Lengths = structure(Lengths, options, where)
         needs = _NEEDS[self._lengths.distribution]
         for name in needs:
