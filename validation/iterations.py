@@ -119,6 +119,7 @@ def _internevo(line: Line) -> Table:
         "gradients": "same",
         "reduction": "all",
         "update": "broadcast",
+        "nics": 4,
         "recompute": line["recompute"],
         "overlap": {"dp": True, "gathers": False, "contention": CONTENTION},
     }

@@ -37,6 +37,7 @@ SOFTWARE: Mapping[str, Callable[[Workload], bool]] = {
     "attention": lambda workload: True,
     "reduction": lambda workload: workload.get("zero") in (1, 2),
     "update": lambda workload: workload.get("zero") in (1, 2),
+    "nics": lambda workload: workload.get("update") == "broadcast",
     "scatter": lambda workload: "scatter" in workload,
     "sequence_parallel": lambda workload: workload["tensor_parallel"] > 1,
     "dispatch": lambda workload: workload["expert_parallel"] > 1,

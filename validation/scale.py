@@ -104,8 +104,8 @@ def times_s(runs: Runs, results: Results, found: Sequence[Line], scatter: float 
     for line in found:
         simulated = experiment(line)
         own = scatter if "scatter" in simulated.workload else None
-        update = simulated.workload.get("update") if broadcasts else None
-        jobs.append((with_options(simulated, scatter=own, update=update), profile_of(line, results)))
+        sent = {name: simulated.workload.get(name) if broadcasts else None for name in ("update", "nics")}
+        jobs.append((with_options(simulated, scatter=own, **sent), profile_of(line, results)))
     return dict(zip((line["id"] for line in found), runs.iterations_s(jobs), strict=True))
 
 

@@ -122,6 +122,7 @@ TOGETHER: dict[str, tuple[dict[str, Any], str]] = {
         {"zero": 1, "update": "broadcast", "overlap": {"dp": True}},
         "update is broadcast, .* overlap.gathers is false",
     ),
+    "NICs of gathers": ({"zero": 1, "nics": 4}, "nics is 4, .* where update is gather; expected broadcast"),
     "the slowest of one replica": ({"scatter": 0.1, "tensor_parallel": 8}, "scatter is 0.1, .* data_parallel is 1"),
     "gathers without shards": ({"overlap": {"gathers": True}}, "overlap.gathers is true, .* where zero is 0"),
     "modules beside full recomputation": (

@@ -9,7 +9,9 @@ from typing import Any
 import astra_sim
 import pytest
 from astra_sim import InputError
-from astra_sim_llm.counts import tensors
+from astra_sim.commands import build_platform, shared_plugins
+from astra_sim_llm.broadcasts import STEP_BYTES, BroadcastChain, chain_of
+from astra_sim_llm.counts import matrices, tensors
 from astra_sim_llm.models import MODELS
 from astra_sim_llm.scatter import expected_maximum, lateness_ps
 
@@ -83,11 +85,15 @@ def test_stacks_scatter_unless_times_are_drawn() -> None:
     assert with_scatter.finish_ns > without.finish_ns == drawn.finish_ns
 
 
-@pytest.mark.parametrize(("model", "expected"), [("llama2-7b", 32 * 7 + 3), ("gpt3-175b", 96 * 12 + 4)])
-def test_tensors_of_a_model(model: str, expected: int) -> None:
+@pytest.mark.parametrize(
+    ("model", "expected", "of_two"),
+    [("llama2-7b", 32 * 7 + 3, 32 * 5 + 2), ("gpt3-175b", 96 * 12 + 4, 96 * 4 + 2), ("deepseek-v3", 62 * 12 + 3 + 4, 62 * 8 + 2 + 1)],
+)
+def test_tensors_of_a_model(model: str, expected: int, of_two: int) -> None:
     """GPT has biases and learned positions, and the matrix of its head is that of the embedding."""
     found = MODELS[model]
-    assert tensors(found, ["embedding", *range(found.layers), "head"]) == expected
+    units = ["embedding", *range(found.layers + found.mtp_layers), "head"]
+    assert (tensors(found, units), matrices(found, units)) == (expected, of_two)
 
 
 @pytest.mark.parametrize(("nodes", "times"), [(8, 8), (64, 4 * 7 + 3)])
@@ -102,6 +108,41 @@ def test_each_rank_with_tensors_broadcasts(nodes: int, times: int) -> None:
         times_of[update], bytes_of[update] = row["count"] // nodes, result.network["payload_bytes"]
     assert times_of == {"gather": 1, "broadcast": times}
     assert bytes_of["broadcast"] == pytest.approx(bytes_of["gather"], rel=0.02)
+
+
+def test_broadcasts_reach_nodes_one_by_one() -> None:
+    """A step of both channels of each NIC for each node but the first: at most what there is to send."""
+    chain = BroadcastChain(nodes=9, channels=8, gb_per_s=50.0)
+    assert chain.filling_ps(1 << 30) == 8 * 8 * STEP_BYTES * 1000 / 50
+    assert chain.filling_ps(800) == 8 * 800 * 1000 / 50
+    assert BroadcastChain().filling_ps(1 << 30) == 0
+
+
+@pytest.mark.parametrize(
+    ("ranks", "stride", "nics", "expected"),
+    [
+        (8, 1, None, (1, 2, 1.0)),  # one node
+        (32, 1, None, (4, 16, 800.0)),
+        (32, 1, 4, (4, 8, 800.0)),
+        (16, 2, None, (4, 8, 400.0)),  # of tensor-parallel pairs
+        (4, 8, None, (4, 2, 100.0)),
+    ],
+)
+def test_the_way_of_broadcasts(ranks: int, stride: int, nics: int | None, expected: tuple[int, int, float]) -> None:
+    """Nodes of 8 with a share of 100 GB/s of each NPU in their NICs."""
+    experiment = astra_sim.Experiment()
+    experiment.use("platform", platform(8, 4), shared_plugins())
+    chain = chain_of(build_platform(experiment, shared_plugins()), ranks, stride, nics)
+    assert (chain.nodes, chain.channels, chain.gb_per_s) == expected
+
+
+def test_an_iteration_waits_for_broadcasts_to_reach_the_last_node() -> None:
+    """With fewer NICs channels are fewer; ranks that have vectors alone send too little to fill them."""
+    options: dict[str, Any] = {"model": MODEL | {"hidden": 2048}, "zero": 1, "update": "broadcast", "global_batch": 64}
+    results = [run(platform(8, nodes), nics=nics, **options) for nodes, nics in ((8, 8), (8, 4))]
+    few, half = (result.breakdown["dp"] for result in results)
+    # Four layers of four matrices, the embedding and the head; a broadcast has more than a step of all channels.
+    assert few - half == pytest.approx((4 * 4 + 2) * 7 * 8 * STEP_BYTES / 800e9)
 
 
 def test_experts_are_not_broadcast() -> None:

@@ -118,6 +118,13 @@ def tensors(model: Model, units: Iterable[int | Literal["embedding", "head"]]) -
     return sum(ends[unit] if isinstance(unit, str) else block + 4 * (unit >= model.layers) for unit in units)
 
 
+def matrices(model: Model, units: Iterable[int | Literal["embedding", "head"]]) -> int:
+    """The number of those tensors that are matrices."""
+    block = (2 if model.mla is None else 5) + model.branches
+    ends = {"embedding": 1 + model.learned_positions, "head": not model.tied}
+    return sum(ends[unit] if isinstance(unit, str) else block + (unit >= model.layers) for unit in units)
+
+
 def _norms_and_biases(model: Model, kind: LayerKind, parallel: Parallelism) -> int:
     """Parameters of a block that are no matrices."""
     # LayerNorm has a weight and a bias; models without biases have RMSNorm.

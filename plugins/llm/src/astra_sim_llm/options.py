@@ -119,6 +119,9 @@ class LlmOptions:
         help="how ranks get parameters that ZeRO-1 or 2 has updated: from one all-gather, or from broadcasts, in which each rank in turn"
         " sends whole tensors to all (InternEvo)",
     )
+    nics: int | None = option(
+        None, minimum=1, help="NICs of a node that broadcasts of parameters use; none: as many as the group has ranks in it", unit="NICs"
+    )
     scatter: float = option(
         0.0,
         minimum=0,

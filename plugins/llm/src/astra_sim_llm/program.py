@@ -12,7 +12,8 @@ from astra_sim.shapes import OptimizerStep
 
 from astra_sim_llm import messages, schedules
 from astra_sim_llm.adapters import whole_parameters
-from astra_sim_llm.counts import share, tensors
+from astra_sim_llm.broadcasts import BroadcastChain
+from astra_sim_llm.counts import matrices, share, tensors
 from astra_sim_llm.data_parallel import DataParallel, Part, Unit
 from astra_sim_llm.layout import Chunk
 from astra_sim_llm.memory import trained_parameters_of
@@ -30,9 +31,18 @@ TOKEN_TAG = TIED_TAG + 1
 
 
 class StageWriter:
-    """Writes the program of one stage. `nodes` is how many nodes the platform has."""
+    """Writes the program of one stage. `nodes` is how many nodes the platform has, `chain` the way of broadcasts over them."""
 
-    def __init__(self, plan: TrainingPlan, stage: int, block: Block, compiler: Compiler, kinds: OperationTypes, nodes: int = 1) -> None:
+    def __init__(
+        self,
+        plan: TrainingPlan,
+        stage: int,
+        block: Block,
+        compiler: Compiler,
+        kinds: OperationTypes,
+        nodes: int = 1,
+        chain: BroadcastChain | None = None,
+    ) -> None:
         self._plan = plan
         self._stage = stage
         self._block = block
@@ -45,6 +55,7 @@ class StageWriter:
         self._templates: dict[object, Template] = {}
         self._kernels_ps: dict[Template, int] = {}
         self._nodes = min(nodes, plan.parallel.data)  # those with replicas of their own
+        self._chain = chain or BroadcastChain()
         self._virtual_stages = len(plan.chunks)
 
     def write(self, order: Sequence[schedules.ScheduleStep], iterations: int) -> Rows[Operation]:
@@ -250,17 +261,31 @@ class StageWriter:
         # ZeRO-3 gathers weights before use; ZeRO-1 and 2 after the update, unless the next passes hide it.
         if p.zero in (1, 2) and not plan.gathers_overlap:
             gather = (("edp", 2 * experts // p.expert_shards), ("dp", 2 * others // p.shards))
-            # NCCL broadcasts along a ring, which takes as long as to gather as many bytes.
-            times = self._broadcasts() if plan.options.update == "broadcast" else 1
-            exchanges = [LlmExchange("parameters", axis, Collective.ALL_GATHER, -(-size // times)) for axis, size in gather if size]
-            self._write(exchanges * times, "parameters")
+            if plan.options.update == "broadcast":
+                self._broadcast(2 * others // p.shards)
+            else:
+                self._write([LlmExchange("parameters", axis, Collective.ALL_GATHER, size) for axis, size in gather if size], "parameters")
 
-    def _broadcasts(self) -> int:
-        """How many ranks have tensors to send: those that shard, or one for each tensor."""
+    def _broadcast(self, size: int) -> None:
+        """Broadcasts of all tensors, of which each rank has some; of the mean rank `size` bytes."""
         setup = self._plan.setup
         units = [unit for chunk in self._plan.chunks_of_stage(self._stage) for unit in self._units_of(chunk)]
-        sent = tensors(setup.model, units) if setup.lora is None else 2 * len(setup.lora.targets) * len(layers_on(setup, self._stage))
-        return min(setup.parallel.shards, sent)
+        sent, large = tensors(setup.model, units), matrices(setup.model, units)
+        if setup.lora is not None:
+            sent = large = 2 * len(setup.lora.targets) * len(layers_on(setup, self._stage))
+        shards = setup.parallel.shards
+        # Ranks that have matrices, then those that have vectors alone.
+        large = min(shards, large)
+        self._broadcast_alike(large, -(-size // large))
+        self._broadcast_alike(min(shards, sent) - large, -(-2 * setup.model.hidden // shards))
+
+    def _broadcast_alike(self, times: int, size: int) -> None:
+        """Some broadcasts. Each takes as long as to gather `size` bytes of each rank, and then the way to the last node."""
+        step = LlmExchange("parameters", "dp", Collective.ALL_GATHER, size)
+        rows = [self._compiler.compile([step], Pass.WEIGHT_GRADIENT, "parameters")]
+        if filling_ps := self._chain.filling_ps(size * self._plan.parallel.shards):
+            rows.append(Template([self._kinds.filling(filling_ps)], [[BEFORE]], 0, []))
+        self._rows.write(rows * times)
 
     def _whole_adapters(self) -> list[Step]:
         """The sum over tensor ranks of the gradients of matrices of adapters that each of them has whole."""

@@ -121,10 +121,16 @@ class OperationTypes:
 
     def late(self, late_ps: int) -> int:
         """A row that waits for the slowest node for some time, which counts as bubble (picoseconds)."""
-        name = "slowest node"
-        return self.number(
-            ("late", late_ps), "late", lambda: Compute((), late_ps, -1, Pass.WEIGHT_GRADIENT, idle=True, unit=Unit.NONE, name=name)
-        )
+        return self._waiting(late_ps, "late", "slowest node")
+
+    def filling(self, filling_ps: int) -> int:
+        """A row that waits until a broadcast reaches the last node, which counts as data parallelism (picoseconds)."""
+        return self._waiting(filling_ps, "dp", "broadcast reaches nodes")
+
+    def _waiting(self, duration_ps: int, group: str, name: str) -> int:
+        """A row in which the NPU does nothing."""
+        wait = partial(Compute, (), duration_ps, -1, Pass.WEIGHT_GRADIENT, idle=True, unit=Unit.NONE, name=name)
+        return self.number((name, duration_ps), group, wait)
 
     @property
     def has_composites(self) -> bool:

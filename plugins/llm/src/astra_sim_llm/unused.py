@@ -125,6 +125,8 @@ def _beside_others(options: LlmOptions, names: Container[str], model: Model) -> 
         yield "reduction", f"where zero is {options.zero}; expected 1 or 2"
     if options.update == "broadcast" and (options.zero not in (1, 2) or options.overlap.gathers_run):
         yield "update", "unless zero is 1 or 2 and overlap.gathers is false"
+    if options.nics is not None and options.update != "broadcast":
+        yield "nics", f"where update is {options.update}; expected broadcast"
     yield from _of_recomputed_modules(options, model)
     if "accumulation" in names and options.zero < 2:
         yield "accumulation", f"where zero is {options.zero}; expected 2 or 3"

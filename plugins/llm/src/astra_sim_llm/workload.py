@@ -16,6 +16,7 @@ from astra_sim.units import GIB, PS_PER_NS, picoseconds
 
 from astra_sim_llm import counts, memory
 from astra_sim_llm.adapters import lora_flops
+from astra_sim_llm.broadcasts import chain_of
 from astra_sim_llm.figures import PARALLELISMS, LlmFigures, RunFacts
 from astra_sim_llm.inference import TokenWriter
 from astra_sim_llm.layout import ParallelAxes, Part
@@ -50,6 +51,7 @@ def llm(options: LlmOptions, context: Context) -> ExecutionGraph:
     kinds = [OperationTypes() for _ in range(parallel.pipeline)]
     launch_ps = _launch_ps(options, context)
     nodes = -(-parallel.ranks // context.platform.dimensions[0].size)
+    chain = chain_of(context.platform, parallel.shards, parallel.tensor, options.nics)
     order, block = order_of(plan, lambda plan: pass_times(plan, durations, exchanges)), plan.block()
     programs, layouts = [], Layouts()
     for stage in range(parallel.pipeline):
@@ -65,7 +67,7 @@ def llm(options: LlmOptions, context: Context) -> ExecutionGraph:
             layouts=layouts,
         )
         if options.mode == "train":
-            writer = StageWriter(plan, stage, block, compiler, kinds[stage], nodes)
+            writer = StageWriter(plan, stage, block, compiler, kinds[stage], nodes, chain)
             programs.append(NpuProgram(writer.write(order[stage], context.run.passes), npus))
         else:
             programs.append(NpuProgram(TokenWriter(plan, stage, compiler, kinds[stage]).write(context.run.passes), npus))
