@@ -181,12 +181,29 @@ def with_times(table: Table, fit: NcclFit) -> NcclFit:
     return attrs.evolve(fit, bytes=tuple(map(float, sizes)), microseconds=tuple(levelled))
 
 
+_ORDER = [each.value for each in Collective]
+
+
+def fits_of_alike(table: Table, own: Iterable[NcclFit]) -> list[NcclFit]:
+    """Those for numbers of ranks that a table lacks, of the first other device of Blackwell that has them with the same version of NCCL."""
+    found = {(fit.operation, fit.ranks): None for fit in own}
+    result = []
+    for other in TABLES if table.device in BLACKWELL else ():
+        if other.device in BLACKWELL and other.device != table.device and other.nccl == table.nccl:
+            for fit in parameters_of(tomllib.loads((DEVICES / f"{other.name}.toml").read_text()), other.name).fits:
+                if (fit.operation, fit.ranks) not in found:
+                    found[fit.operation, fit.ranks] = None
+                    result.append(attrs.evolve(fit, bytes=(), microseconds=(), beyond=None))
+    return result
+
+
 def with_all_times(table: Table, whole: dict[str, Any]) -> dict[str, Any]:
     """The device file of a named table with the measured times, where it is of Blackwell."""
     if table.device not in BLACKWELL:
         return whole
     between = [each for each in compare(table) if each.others.rows]
-    fits = [with_times(table, fit) for fit in parameters_of(whole, table.name).fits]
+    own = parameters_of(whole, table.name).fits
+    fits = [with_times(table, fit) for fit in sorted((*own, *fits_of_alike(table, own)), key=lambda fit: _ORDER.index(fit.operation))]
     table_of_fit = functools.partial(attrs.asdict, filter=lambda field, value: value not in (None, (), 0.0))
     rows = [{key: list(value) if isinstance(value, tuple) else value for key, value in table_of_fit(fit).items()} for fit in fits]
     source = "those of the table"

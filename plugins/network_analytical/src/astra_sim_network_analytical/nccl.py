@@ -32,6 +32,8 @@ _MESSAGES_OF_LEVEL = 2
 """A level of a tree is passed up and down."""
 _MESSAGES_OF_NVLS = 2
 """The bytes that ranks send to the switches and receive from them, for the sum and for the result."""
+_LOOPS_OF_NVLS = {False: 2, True: 3}
+"""Loops of chunks that go by before the last stage of NVLS begins, in a node and in trees of it (NCCL, src/device/all_reduce.h)."""
 _HEADS_OF_LEVEL = 8
 """Ranks of the nodes in which NCCL's latencies of a level hold."""
 _OF_ONE_MESSAGE = ("ll", "ll128")
@@ -181,18 +183,18 @@ class NcclPrices:
         protocols = self._protocols(collective, ranks)
         name = min(protocols, key=lambda name: protocols[name].latency_us + volume / protocols[name].gb_per_s)
         whole_us = volume / protocols[name].gb_per_s
-        filling_us = self._filling_us(size, ranks, fit.ranks, whole_us) if name == "nvls" else 0.0
+        filling_us = _LOOPS_OF_NVLS[False] * self._filling_us(size, ranks, fit.ranks, whole_us) if name == "nvls" else 0.0
         measured = fit.correction(size / self._faster) if fit.ranks == ranks else 1.0
         return (protocols[name].latency_us + whole_us + filling_us) * measured
 
     def _filling_us(self, size: float, heads: int, known: int, whole_us: float, nodes: int = 1) -> float:
-        """The additional time until NVLS returns its first result, over nodes of `known` ranks, if all bytes take `whole_us`."""
+        """The time of a loop of NVLS beyond that of nodes of `known` ranks, if all bytes take `whole_us`."""
         if heads <= known or not size:
             return 0.0
         return (self._loop_bytes(size, heads, nodes) - self._loop_bytes(size, known, nodes)) / size * whole_us
 
     def _loop_bytes(self, size: float, heads: int, nodes: int = 1) -> float:
-        """The bytes that NVLS has in flight: a chunk for each channel and rank of a node (`heads`), before its first result."""
+        """The bytes of a loop of NVLS: a chunk for each channel and rank of a node (`heads`)."""
         chunk = _LARGEST_CHUNK if nodes < _NODES_OF_SMALL_CHUNKS else _LARGEST_CHUNK // 2
         chunks_ahead = self._parameters.nvls_channels * heads
         for loops, smaller in _SMALLER_CHUNKS[nodes > 1]:
@@ -240,7 +242,7 @@ class NcclPrices:
                 in_node = ring_share(collective, members) * size / 1e3 / protocol.gb_per_s / result.tree_share
                 whole = max(in_node, passes * size / 1e3 / bandwidth)
                 known = self._parameters.fit(collective, members).ranks
-                filling_us = self._filling_us(size, members, known, whole, shape.nodes)
+                filling_us = _LOOPS_OF_NVLS[True] * self._filling_us(size, members, known, whole, shape.nodes)
                 filling_us += levels * self._filling_us(size, members, _HEADS_OF_LEVEL, whole, shape.nodes)
                 expected_us = protocol.latency_us + levels * level_us + whole
                 yield NcclChoice(expected_us, expected_us + filling_us)
