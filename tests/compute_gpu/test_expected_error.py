@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import random
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +45,23 @@ def test_it_is_a_weighted_quantile() -> None:
     sizes = sorted(abs(row.error) for row in model.residuals("bridge-h100") if row.half != model.FIT)
     assert far.near < 1e-6
     assert far.within in sizes
-    assert abs(sum(size <= far.within for size in sizes) / len(sizes) - model.SHARE) <= 1 / len(sizes)
+    assert sum(size <= far.within for size in sizes) == math.ceil(model.SHARE * (len(sizes) + 1))
     assert known().near > 1
     assert known().within < far.within
+
+
+def test_it_covers_new_runs_of_the_same_kind() -> None:
+    """Of n rows and one more that are alike, four in five lie within the expected error of the others, however few they are."""
+    configuration = model.configuration_of("h100", 256, BASE)
+    draw = random.Random(5)
+    within = 0
+    for _ in range(2000):
+        errors = [draw.gauss(0, 0.05) for _ in range(8)]
+        rows = [model.Residual("mine", "held_out", "", "", configuration, error) for error in errors[1:]]
+        found = model.expected_error("mine", configuration, rows)
+        assert found is not None
+        within += abs(errors[0]) <= found.within
+    assert 0.8 <= within / 2000 < 0.8 + 1 / 8 + 0.02
 
 
 def test_what_was_never_measured_is_said() -> None:

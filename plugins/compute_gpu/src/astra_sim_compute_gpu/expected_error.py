@@ -1,8 +1,9 @@
 """The error of simulated iterations against measured ones: rows of `residuals.csv` for similar runs.
 
 Each row of the file is a published iteration, simulated with a stack: its own, or (half `other`) that which a user of another software
-would get. The expected error is the quantile `SHARE` of the sizes of these errors, each weighted by exp(-d^2 / 2) + `FLOOR`. Here d is how
-far the row's configuration is from the requested one; with the floor a configuration unlike all others has the error of the whole
+would get. The expected error is the quantile `SHARE` of the sizes of these errors, each weighted by exp(-d^2 / 2) + `FLOOR`, and of one
+beyond all for the requested run itself, which counts as the row most like it (conformal prediction, arXiv 2202.13415, eq. 11). Here d is
+how far the row's configuration is from the requested one; with the floor a configuration unlike all others has the error of the whole
 stack. Rows of the half `fit` record measurements, and give no error.
 
 `python3 dev.py validate` writes the file and reports on the page of the validation how many measured runs are within the expected error
@@ -117,7 +118,7 @@ def expected_error(stack: str, configuration: RunConfiguration, rows: Sequence[R
     weights = [math.exp(-configuration.distance2(row.configuration) / 2) + FLOOR for row in judged]
     near = sum(weights) - FLOOR * len(weights)
     order = sorted(range(len(judged)), key=lambda place: abs(judged[place].error))
-    reached, goal, within = 0.0, SHARE * sum(weights), abs(judged[order[-1]].error)
+    reached, goal, within = 0.0, SHARE * (sum(weights) + max(weights)), abs(judged[order[-1]].error)
     for place in order:
         reached += weights[place]
         if reached >= goal:
