@@ -185,16 +185,22 @@ _ORDER = [each.value for each in Collective]
 
 
 def fits_of_alike(table: Table, own: Iterable[NcclFit]) -> list[NcclFit]:
-    """Those for numbers of ranks that a table lacks, of the first other device of Blackwell that has them with the same version of NCCL."""
-    found = {(fit.operation, fit.ranks): None for fit in own}
-    result = []
+    """Those for numbers of ranks that a table lacks: of the other device of Blackwell with the same version of NCCL whose rows of them
+    reach the largest size.
+    """
+    known = {(fit.operation, fit.ranks) for fit in own}
+    found: dict[tuple[str, int], tuple[int, NcclFit]] = {}
     for other in TABLES if table.device in BLACKWELL else ():
         if other.device in BLACKWELL and other.device != table.device and other.nccl == table.nccl:
+            largest: dict[tuple[str, int], int] = {}
+            for row in rows_of(other):
+                key = row.operation.value, row.ranks
+                largest[key] = max(row.bytes, largest.get(key, 0))
             for fit in parameters_of(tomllib.loads((DEVICES / f"{other.name}.toml").read_text()), other.name).fits:
-                if (fit.operation, fit.ranks) not in found:
-                    found[fit.operation, fit.ranks] = None
-                    result.append(attrs.evolve(fit, bytes=(), microseconds=(), beyond=None))
-    return result
+                key = fit.operation, fit.ranks
+                if key in largest and key not in known and (key not in found or largest[key] > found[key][0]):
+                    found[key] = largest[key], attrs.evolve(fit, bytes=(), microseconds=(), beyond=None)
+    return [fit for _, fit in found.values()]
 
 
 def with_all_times(table: Table, whole: dict[str, Any]) -> dict[str, Any]:

@@ -32,8 +32,8 @@ _MESSAGES_OF_LEVEL = 2
 """A level of a tree is passed up and down."""
 _MESSAGES_OF_NVLS = 2
 """The bytes that ranks send to the switches and receive from them, for the sum and for the result."""
-_LOOPS_OF_NVLS = {False: 2, True: 3}
-"""Loops of chunks that go by before the last stage of NVLS begins, in a node and in trees of it (NCCL, src/device/all_reduce.h)."""
+_LOOPS_OF_NVLS = 2
+"""Loops of chunks that go by before the last of three stages of NVLS begins (NCCL, src/device/all_reduce.h)."""
 _HEADS_OF_LEVEL = 8
 """Ranks of the nodes in which NCCL's latencies of a level hold."""
 _OF_ONE_MESSAGE = ("ll", "ll128")
@@ -183,7 +183,7 @@ class NcclPrices:
         protocols = self._protocols(collective, ranks)
         name = min(protocols, key=lambda name: protocols[name].latency_us + volume / protocols[name].gb_per_s)
         whole_us = volume / protocols[name].gb_per_s
-        filling_us = _LOOPS_OF_NVLS[False] * self._filling_us(size, ranks, fit.ranks, whole_us) if name == "nvls" else 0.0
+        filling_us = _LOOPS_OF_NVLS * self._filling_us(size, ranks, fit.ranks, whole_us) if name == "nvls" else 0.0
         measured = fit.correction(size / self._faster) if fit.ranks == ranks else 1.0
         return (protocols[name].latency_us + whole_us + filling_us) * measured
 
@@ -238,14 +238,14 @@ class NcclPrices:
             messages_us = later_us * (1 if name in _OF_ONE_MESSAGE else 2)
             level_us = max(0.0, result.level_us.of(name) + _MESSAGES_OF_LEVEL * messages_us)
             if name == "nvls":
-                bandwidth = min(bandwidth, result.nvls_gb_per_s or bandwidth)
-                in_node = ring_share(collective, members) * size / 1e3 / protocol.gb_per_s / result.tree_share
-                whole = max(in_node, passes * size / 1e3 / bandwidth)
+                in_node = ring_share(collective, members) * size / 1e3 / protocol.gb_per_s
+                expected_us = protocol.latency_us + levels * level_us + max(in_node, passes * size / 1e3 / bandwidth)
+                whole = max(in_node, passes * size / 1e3 / min(bandwidth, result.nvls_gb_per_s or bandwidth))
                 known = self._parameters.fit(collective, members).ranks
-                filling_us = _LOOPS_OF_NVLS[True] * self._filling_us(size, members, known, whole, shape.nodes)
+                filling_us = _LOOPS_OF_NVLS * self._filling_us(size, members, known, whole, shape.nodes)
                 filling_us += levels * self._filling_us(size, members, _HEADS_OF_LEVEL, whole, shape.nodes)
-                expected_us = protocol.latency_us + levels * level_us + whole
-                yield NcclChoice(expected_us, expected_us + filling_us)
+                # NCCL does not know what is measured of its trees, so it chooses without.
+                yield NcclChoice(expected_us, protocol.latency_us + levels * level_us + whole + filling_us)
                 continue
             base_us = max(0.0, protocol.latency_us - inside * protocol.step_us)
             outside_us = between * max(0.0, step_us.of(name) + messages_us)
