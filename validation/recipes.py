@@ -1,7 +1,7 @@
 """What the recipes of Megatron-Bridge say of runs with experts that their lines do not: a release, a model and a GPU decide it.
 
 Read in NVIDIA-NeMo/Megatron-Bridge, scripts/performance/configs/{qwen,qwen3,deepseek,gpt_oss} at the tags v0.2.0 (release 25.11), v0.3.0,
-v0.3.1 (26.02 and 26.02.01), v0.4.0 (26.04), v0.5.0 (26.06), and src/megatron/bridge/perf_recipes at v0.6.0 (26.08).
+v0.3.1 (26.02 and 26.02.01), v0.4.0, v0.4.2 (26.04 and 26.04.01), v0.5.0 (26.06), and src/megatron/bridge/perf_recipes at v0.6.0 (26.08).
 """
 
 from __future__ import annotations
@@ -86,11 +86,15 @@ def _recompute_modules(line: Line) -> list[str]:
         return ["moe_act"]
     if gpu == "GB200" and release == "26.04" and line["precision"] != "BF16":
         return ["mlp"]
-    return ["mla_up_proj", "mlp"] if gpu == "B200" and release >= "26.06" else ["mla_up_proj"]
+    return ["mla_up_proj", "mlp"] if gpu == "B200" and release >= "26.04" else ["mla_up_proj"]
 
 
 _LAYERS_OF_DEEPSEEK = {8: [8] * 7 + [5], 16: [4] * 15 + [1], 32: [1, *[2] * 30, 0]}
 """Layers of each of a number of virtual stages: the last has the head and the predictor of a further token."""
+
+
+_GROUPS_OF_DEEPSEEK = [8, 4]
+"""moe_router_num_groups and moe_router_group_topk (src/megatron/bridge/models/deepseek; arXiv 2412.19437, 2.1.2)."""
 
 
 def options_of(line: Line, slots: int) -> dict[str, Any]:
@@ -102,6 +106,8 @@ def options_of(line: Line, slots: int) -> dict[str, Any]:
         "recompute_modules": _recompute_modules(line),
         "fp8_attention": is_one_graph(line) and (line["model"]["name"], _gpu(line)) != (_DEEPSEEK, "GB200"),
     }
+    if line["model"]["name"] == _DEEPSEEK and result["dispatch"] != "experts":
+        result["expert_groups"] = _GROUPS_OF_DEEPSEEK
     if line["model"]["name"] == _DEEPSEEK and slots in _LAYERS_OF_DEEPSEEK:
         result["stages"] = _LAYERS_OF_DEEPSEEK[slots]
     return result

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -9,6 +11,7 @@ import attrs
 import pytest
 from astra_sim.schedule import Collective
 from astra_sim_llm import counts
+from astra_sim_llm.experts import spread
 from astra_sim_llm.models import Model
 from astra_sim_llm.operations import Block
 from astra_sim_llm.parallelism import Parallelism
@@ -106,6 +109,25 @@ def test_expert_parallel_volumes() -> None:
     assert exchanged("ep", expert_skew=2.0) == [size * 2] * 4
     assert exchanged("ep_nodes", dispatch=Dispatch(node_limit=1)) == [size // 2] * 4
     assert exchanged("ep_node", dispatch=Dispatch(node_limit=1)) == [size] * 4
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3, 4, 8, 16])
+def test_tokens_are_spread_over_parts_as_drawn(parts: int) -> None:
+    """Of 16 experts in 8 groups a token has 4 in 3 groups: the mean over all choices."""
+    groups, chosen, of_group, top_k = 8, 3, 2, 4
+    part_of = [next(part for part in range(parts) if expert < (part + 1) * 16 // parts) for expert in range(16)]
+    choices = [
+        len({part_of[expert] for expert in own})
+        for some in itertools.combinations(range(groups), chosen)
+        for own in itertools.combinations([of_group * group + place for group in some for place in range(of_group)], top_k)
+    ]
+    assert spread(16, top_k, parts, groups, chosen) == pytest.approx(sum(choices) / len(choices))
+
+
+def test_tokens_of_deepseek_v3_go_to_fewer_nodes() -> None:
+    """Of four nodes, with the groups and without; without them in closed form."""
+    assert spread(256, 8, 4) == pytest.approx(4 * (1 - math.comb(192, 8) / math.comb(256, 8)))
+    assert (round(spread(256, 8, 4), 2), round(spread(256, 8, 4, 8, 4), 2)) == (3.61, 2.93)
 
 
 def test_context_parallel_volumes() -> None:

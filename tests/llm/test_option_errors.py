@@ -122,6 +122,18 @@ TOGETHER: dict[str, tuple[dict[str, Any], str]] = {
         {"zero": 1, "update": "broadcast", "overlap": {"dp": True}},
         "update is broadcast, .* overlap.gathers is false",
     ),
+    "groups of experts that are sent to each": (
+        {"model": EXPERTS, "expert_parallel": 4, "expert_groups": [2, 1]},
+        "expert_groups is .*, .* where dispatch is experts; expected ranks or nodes",
+    ),
+    "groups that do not divide experts": (
+        {"model": EXPERTS, "expert_parallel": 4, "dispatch": "ranks", "expert_groups": [3, 1]},
+        r"expert_groups is \[3, 1\]; expected a divisor of 4 experts, and as many",
+    ),
+    "groups of too few experts": (
+        {"model": EXPERTS, "expert_parallel": 4, "dispatch": "ranks", "expert_groups": [4, 1]},
+        r"expert_groups is \[4, 1\]; .* 2 experts or more",
+    ),
     "NICs of gathers": ({"zero": 1, "nics": 4}, "nics is 4, .* where update is gather; expected broadcast"),
     "the slowest of one replica": ({"scatter": 0.1, "tensor_parallel": 8}, "scatter is 0.1, .* data_parallel is 1"),
     "gathers without shards": ({"overlap": {"gathers": True}}, "overlap.gathers is true, .* where zero is 0"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
 from collections.abc import Iterator
 
@@ -11,6 +13,23 @@ from astra_sim.shapes import Elementwise, Gemm, GroupedGemm
 
 from astra_sim_llm.products import Products, scaled
 from astra_sim_llm.steps import LlmExchange, LlmRun, Step, in_graph
+
+
+@functools.cache
+def spread(experts: int, top_k: int, parts: int, groups: int = 1, chosen: int = 1) -> float:
+    """Of some equal parts of all experts, how many have an expert of a token, in expectation.
+
+    The token has `top_k` experts of any that are in `chosen` of some groups, so without groups it is N (1 - C(E - E/N, K) / C(E, K)).
+    """
+    of_group = experts // groups
+    all_ways = math.comb(chosen * of_group, top_k) * math.comb(groups, chosen)
+    result = 0.0
+    for part in range(parts):
+        first, end = part * experts // parts, (part + 1) * experts // parts
+        there = [max(0, min(end, (group + 1) * of_group) - max(first, group * of_group)) for group in range(groups)]
+        none = sum(math.comb(chosen * of_group - sum(each), top_k) for each in itertools.combinations(there, chosen))
+        result += 1 - none / all_ways
+    return result
 
 
 class Experts:
@@ -103,9 +122,9 @@ class Experts:
         return scaled(self._tokens * self._products.model.top_k, self._products.work.capacity_factor or 1.0)
 
     def _spread(self, parts: int) -> float:
-        """Parts of all experts among which those of a token are, in expectation: N (1 - C(E - E/N, K) / C(E, K)) of N parts."""
+        """Parts of all experts among which those of a token are, in expectation."""
         m = self._products.model
-        return parts * (1 - math.comb(m.experts - m.experts // parts, m.top_k) / math.comb(m.experts, m.top_k))
+        return spread(m.experts, m.top_k, parts, *self._products.work.dispatch.groups)
 
     @property
     def _node_copies(self) -> float | None:

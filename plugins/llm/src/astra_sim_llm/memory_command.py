@@ -302,7 +302,7 @@ def _options(case: Case, setup: TrainingSetup) -> dict[str, Any]:
     if setup.recompute.startswith("full"):
         table.pop("recompute_modules", None)
     if parallel.expert == 1:
-        table = {key: value for key, value in table.items() if key not in ("node_limit", "dispatch")}
+        table = {key: value for key, value in table.items() if key not in ("node_limit", "dispatch", "expert_groups")}
         if "overlap" in table:
             table["overlap"] = {key: value for key, value in table["overlap"].items() if key != "ep"}
     several = setup.chunks

@@ -151,6 +151,9 @@ class LlmOptions:
     expert_skew: float = option(1.0, minimum=1, help="tokens of the busiest expert rank over the mean")
     capacity_factor: float | None = option(None, above=0, help="tokens for which an expert has room over the mean; none: all that come")
     node_limit: int | None = option(None, minimum=1, help="nodes to which a token is sent at most; none: no limit", unit="nodes")
+    expert_groups: tuple[int, int] | None = option(
+        None, minimum=1, help="groups of experts, and in how many of them those of a token are (DeepSeek-V3: [8, 4]); none: in any"
+    )
     optimizer_bytes: float | None = option(
         None, above=0, help="traffic of a parameter that is updated; none: 58 with fp16 (loss scaling), else 46", unit="bytes"
     )

@@ -81,7 +81,7 @@ class TrainingPlan:
             keys=keys,
             expert_skew=o.expert_skew,
             capacity_factor=o.capacity_factor,
-            dispatch=Dispatch(o.dispatch, self.expert_nodes, o.node_limit),
+            dispatch=Dispatch(o.dispatch, self.expert_nodes, o.node_limit, o.expert_groups or (1, 1)),
             recompute_modules=o.recompute_modules,
             fused_experts=o.fused_experts,
             fused_loss=o.fused_loss,
@@ -112,6 +112,7 @@ def make_plan(options: LlmOptions, npus: int, weight_of: Callable[[TrainingPlan,
     parallel = parallelism_of(options, npus)
     sequence = options.sequence or model.sequence
     check_all_used(options, model, parallel)
+    _check_expert_groups(options, model)
     if options.update == "broadcast" and model.experts:
         raise InputError("update is broadcast, and the model has experts; expected gather")
     if options.lora is not None:
@@ -204,6 +205,18 @@ def parallelism_of(options: LlmOptions, npus: int) -> Parallelism:
     if options.shard_group is not None and not options.zero:
         raise InputError(f"shard_group is {options.shard_group} and zero is 0; expected zero of at least 1")
     return parallel
+
+
+def _check_expert_groups(options: LlmOptions, model: Model) -> None:
+    """Raise InputError if the groups of experts do not divide them, or those chosen do not have enough for a token."""
+    if options.expert_groups is None:
+        return
+    groups, chosen = options.expert_groups
+    if model.experts % groups or not model.top_k <= chosen * (model.experts // groups) <= model.experts:
+        raise InputError(
+            f"expert_groups is {[groups, chosen]}; expected a divisor of {model.experts} experts, and as many of these groups as have"
+            f" {model.top_k} experts or more"
+        )
 
 
 def _schedule(options: LlmOptions, parallel: Parallelism) -> str:

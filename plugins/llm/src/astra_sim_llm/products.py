@@ -32,13 +32,14 @@ the scales put in the order of the product. NVFP4 has a scale for each 16 values
 
 @attrs.frozen
 class Dispatch:
-    """How tokens reach experts: to what a token is sent once (option `dispatch`), the nodes over which experts are shared, and the most of
-    them to which a token goes.
+    """How tokens reach experts: to what a token is sent once (option `dispatch`), the nodes over which experts are shared, the most of them
+    to which a token goes, and the groups of experts, of how many of which it has its own.
     """
 
     once: str = "experts"
     nodes: int = 1
     node_limit: int | None = None
+    groups: tuple[int, int] = (1, 1)
 
 
 @attrs.frozen

@@ -28,7 +28,7 @@ _OF_TRAINING = (
     *("overlap.dp", "overlap.gathers", "overlap.p2p", "overlap.ep", "overlap.contention"),
 )
 _OF_DECODING = ("decode_tokens", "kv_length")
-_OF_EXPERTS = ("expert_tensor_parallel", "expert_skew", "capacity_factor", "node_limit", "dispatch", "fused_experts")
+_OF_EXPERTS = ("expert_tensor_parallel", "expert_skew", "capacity_factor", "node_limit", "dispatch", "expert_groups", "fused_experts")
 
 
 def check_all_used(options: LlmOptions, model: Model, parallel: Parallelism) -> None:
@@ -123,6 +123,8 @@ def _beside_others(options: LlmOptions, names: Container[str], model: Model) -> 
         yield "expert_skew", "beside capacity_factor, which drops tokens over it; expected one of them"
     if options.reduction == "all" and options.zero not in (1, 2):
         yield "reduction", f"where zero is {options.zero}; expected 1 or 2"
+    if options.expert_groups is not None and options.dispatch == "experts":
+        yield "expert_groups", "where dispatch is experts; expected ranks or nodes"
     if options.update == "broadcast" and (options.zero not in (1, 2) or options.overlap.gathers_run):
         yield "update", "unless zero is 1 or 2 and overlap.gathers is false"
     if options.nics is not None and options.update != "broadcast":
