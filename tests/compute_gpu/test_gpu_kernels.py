@@ -313,6 +313,15 @@ def test_wrong_names_are_one_clear_error(options: str, message: str) -> None:
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize(("size", "padded"), [(80, 96), (104, 128), (112, 128), (144, 160), (216, 256)])
+def test_heads_are_as_wide_as_kernels(size: int, padded: int) -> None:
+    """Where operations count, a head takes as long as one of the next size that kernels have; its FLOPs stay its own."""
+    model = gpu(device="h100")
+    shapes = [Attention(heads=1024, query_length=4096, key_length=4096, head_size=each, causal=True) for each in (size, padded)]
+    assert us(model, shapes[0]) == pytest.approx(us(model, shapes[1]))
+    assert shapes[0].operations * padded == shapes[1].operations * size
+
+
 def test_layers_carry_kernels() -> None:
     attention = Attention(heads=96, query_length=2048, key_length=2048, head_size=128, causal=True)
     shapes = (attention, GroupedGemm(experts=8, rows=512, n=1536, k=4096), OptimizerStep(parameters=1_000_000), Cast(elements=10**8))

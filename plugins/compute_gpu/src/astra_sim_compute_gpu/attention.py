@@ -12,6 +12,9 @@ from astra_sim_compute_gpu.device import AttentionFit, PagedAttentionFit
 _ROWS = 128
 """Queries that one multiprocessor works on at once."""
 
+_HEAD_SIZES = (32, 64, 96, 128, 160, 192, 256)
+"""Head sizes that kernels have: others are padded to the next (Dao-AILab/flash-attention, csrc/flash_attn/src/static_switch.h)."""
+
 _SMALL_HEAD = 64
 
 _FEW_QUERIES = 16
@@ -22,17 +25,23 @@ def flash_us(attention: Attention, element_type: str, fit: AttentionFit, share: 
     """Microseconds of a flash kernel, start-up time not included. `share`: factor on its rate.
 
     The rows that see most keys take longest. Multiprocessors wait for a part of that time at the end, and with few heads it is the least.
-    Rows side by side calculate the windows of all of them.
+    Rows side by side calculate the windows of all of them. Heads are calculated as wide as kernels are, and read as wide as they are.
     """
     if attention.window is not None:
         attention = attrs.evolve(attention, window=attention.window + _ROWS - 1)
+    size = attention.operand_bytes(ELEMENT_BYTES[element_type])
+    attention = attrs.evolve(attention, head_size=_padded(attention.head_size), value_size=_padded(attention.values))
     keys = attention.most_keys
     ops_per_us = fit.peak_tera_ops_per_s * 1e6 * share * keys / (keys + fit.half_length)
     ops_per_us *= fit.small_head if attention.head_size <= _SMALL_HEAD else 1.0
     ops_per_us *= fit.backward if attention.backward else 1.0
-    size = attention.operand_bytes(ELEMENT_BYTES[element_type])
     longest_us = _last_rows(attention) * multiprocessors / ops_per_us
     return max(attention.operations / ops_per_us + fit.tail * longest_us, longest_us, size / bytes_per_us)
+
+
+def _padded(size: int) -> int:
+    """The head size of the kernel for heads of a size; beyond all kernels their own."""
+    return next((known for known in _HEAD_SIZES if size <= known), size)
 
 
 def paged_us(
