@@ -248,8 +248,14 @@ class Experiment:
         return json.dumps([self.platform, self.network, self.device, self.workload], sort_keys=True)
 
 
+def as_run(line: Line) -> Line:
+    """A line with the sizes of parallel groups with which it ran, where its table has others (`ran_with`; its notes say why)."""
+    return {**line, "parallel": {**line["parallel"], **line.get("ran_with", {})}}
+
+
 def experiment(line: Line) -> Experiment:
     """The experiment of a line."""
+    line = as_run(line)
     stack, machine = STACKS[line["stack"]], MACHINES[line["gpu"]]
     parallel, batch, gpus = line["parallel"], line["batch"], line["gpus"]
     node = min(gpus, machine.node)
