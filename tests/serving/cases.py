@@ -11,6 +11,13 @@ from astra_sim_serving.result import ServingResult
 
 TINY = {"layers": 2, "hidden": 64, "heads": 4, "kv_heads": 2, "ffn": 128, "gated": True, "vocab": 256}
 EXPERTS = {**TINY, "layers": 3, "dense_layers": 1, "experts": 8, "top_k": 2, "expert_ffn": 32}
+SHARING: dict[str, dict[str, Any]] = {
+    "aware": {"plugin": "analytical", "congestion": "aware", "switching": "cut_through"},
+    "flow": {"plugin": "flow", "tolerance": 0},
+    "roce": {"plugin": "roce"},
+    "packet": {"plugin": "packet"},
+}
+"""Networks on which messages wait for each other."""
 RING = {"plugin": "ring", "links": 2, "link_bandwidth_gb_per_s": 10, "link_latency_ns": 1000}
 
 

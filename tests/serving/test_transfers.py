@@ -14,19 +14,11 @@ from astra_sim_serving import serve
 from astra_sim_serving.collectives import TransferTimes, build_network
 from astra_sim_serving.result import ServingResult
 
-from serving.cases import EXPERTS, TINY, case, check_conserved
+from serving.cases import EXPERTS, SHARING, TINY, case, check_conserved
 
 TOKENS = 6400
 ALONE_S = TOKENS * 2 * TINY["layers"] * TINY["kv_heads"] * 16 * 2 / 1e9
 """Seconds of the keys and values of a prompt, in bf16, on a link of 1e9 bytes/s."""
-
-AWARE = {"plugin": "analytical", "congestion": "aware", "switching": "cut_through"}
-SHARING: dict[str, dict[str, Any]] = {
-    "aware": AWARE,
-    "flow": {"plugin": "flow", "tolerance": 0},
-    "roce": {"plugin": "roce"},
-    "packet": {"plugin": "packet"},
-}
 
 
 def table_of(
@@ -249,9 +241,7 @@ def _raises(error: Exception) -> Callable[..., None]:
 def test_faults_of_a_network_name_it(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     table = table_of(SHARING["flow"], 2, 1, autoscale={"policy": policy})
     monkeypatch.setattr(FlowNetwork, "advance", lambda self, until: None)
-    with pytest.raises(
-        PluginError, match=r"network FlowNetwork: it has nothing under way, and messages \[1, 2\] of transfers have not ended"
-    ):
+    with pytest.raises(PluginError, match=r"network FlowNetwork: it has nothing under way, and messages \[1, 2\] have not ended"):
         serve(table)
     monkeypatch.setattr(FlowNetwork, "advance", lambda self, until: (until or 2**62, [7]))
     with pytest.raises(PluginError, match="network FlowNetwork: message 7 was delivered, which is not under way"):

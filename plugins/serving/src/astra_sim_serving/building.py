@@ -18,6 +18,7 @@ from astra_sim_serving.compiled import CompiledFleet, compile_fleet
 from astra_sim_serving.fleet import HandOver, ServingFleet
 from astra_sim_serving.instance import ServingInstance
 from astra_sim_serving.kv_cache import KvCache
+from astra_sim_serving.launches import Launcher
 from astra_sim_serving.lora import AdapterPlaces
 from astra_sim_serving.metrics import WeightedValues
 from astra_sim_serving.model_memory import Sharding
@@ -31,6 +32,7 @@ from astra_sim_serving.requests import requests_of, with_adapters
 from astra_sim_serving.result import ServingResult
 from astra_sim_serving.routers import Router, make_router
 from astra_sim_serving.scheduler import InstanceScheduler, Limits
+from astra_sim_serving.shared_links import ServingLinks
 from astra_sim_serving.speculation import Speculation
 from astra_sim_serving.tiers import Tiers
 from astra_sim_serving.transfers import PromptBytes, SharedTransfers, Transfers, TransfersInTurn
@@ -86,6 +88,9 @@ class FleetBuilder:
         replicas = self._replicas()
         stream = RandomStream(options.seed, "router")
         transfers = self._transfers()
+        for replica in replicas:
+            if replica.time.shared is not None:
+                replica.launcher = Launcher(self._links, self.parts.network, [npu for each in replica.instances for npu in each.npus])
         fleet = ServingFleet(
             replicas,
             self._router(stream),
@@ -95,6 +100,7 @@ class FleetBuilder:
             queue_limit=options.router.queue_limit,
             max_model_tokens=options.max_model_tokens,
             hand_over=None if transfers is None else HandOver(transfers, make_router("least-kv", stream, 0.0)),
+            links=self._links if "_links" in self.__dict__ else None,
             scaler=self._scaler(),
             on_progress=on_progress,
             timeline=timeline,
@@ -199,7 +205,7 @@ class FleetBuilder:
                 count += len(ranks)
                 self.units[number].append(ScaledUnit(number, sharding.npus, ranks))
                 is_steady = ranks[0].scheduler.is_predictable and sharding.pipeline == 1 and of.speculation is None
-                jumps = options.jumps and is_steady
+                jumps = options.jumps and is_steady and priced.shared is None
                 together = [ranks] if of.parts.model.experts else [[rank] for rank in ranks]  # ranks of a dense model never meet
                 replicas += [Replica(each, priced, jumps) for each in together]
         return replicas
@@ -255,11 +261,9 @@ class FleetBuilder:
         models = [pool.model or "" for pool in self.parts.options.pool]
         bytes_of = PromptBytes([bytes_per_token[each] for each in models], [layers[each] for each in models])
         latency_s = transfer.latency_us / 1e6
-        network = self._shared_network() if transfer.bandwidth_gb_per_s is None else None
-        if network is not None:
-            traffic_class = self.parts.network.system.send_class if network.has_traffic_classes else -1
-            where, in_order = f"{self.parts.where}: serving.transfer", transfer.order == "in-order"
-            return SharedTransfers(latency_s, bytes_of, network, in_order, where, traffic_class)
+        if transfer.bandwidth_gb_per_s is None and self._is_shared:
+            traffic_class = self.parts.network.system.send_class if self.parts.network.network.has_traffic_classes else -1
+            return SharedTransfers(latency_s, bytes_of, self._links, transfer.order == "in-order", traffic_class)
         if transfer.order == "concurrent":
             raise InputError(
                 f"{self.parts.where}: serving.transfer.order is 'concurrent', and nothing here is shared; expected a network on which"
@@ -270,17 +274,22 @@ class FleetBuilder:
         times = TransferTimes(self.parts.network)
         return TransfersInTurn(latency_s, bytes_of, 0.0, lambda sender, receiver, size: times.seconds(sender.npus, receiver.npus, size))
 
-    def _shared_network(self) -> EventNetwork | None:
-        """A network for transfers alone, if messages wait for each other on it. Raises InputError if there is no platform for one."""
+    @property
+    def _is_shared(self) -> bool:
+        """Whether messages wait for each other on the network. Raises InputError if there is no platform for one."""
         if self.parts.platform is None:
             raise InputError(f"{self.parts.where}: prefill and decode pools need serving.transfer.bandwidth_gb_per_s, or a platform")
-        if not isinstance(self.parts.network.network, EventNetwork):
-            return None
+        return isinstance(self.parts.network.network, EventNetwork)
+
+    @functools.cached_property
+    def _links(self) -> ServingLinks:
+        """The links of a network on which messages wait for each other. Raises InputError if there is but one such network."""
         network = build_network(self.parts.kernel, self.parts.plugins).network
         assert isinstance(network, EventNetwork)
         if network is self.parts.network.network:
             raise InputError(f"{self.parts.where}: network is an object, on which collectives run; expected one by name for transfers")
-        return network
+        with_collectives = self.parts.options.collectives == "shared"
+        return ServingLinks(network, f"{self.parts.where}: serving{'' if with_collectives else '.transfer'}")
 
 
 def _no_network(sender: ServingInstance, receiver: ServingInstance, size: float) -> float:

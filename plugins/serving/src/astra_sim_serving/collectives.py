@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import attrs
 from astra_sim.commands import Components, Experiment, Plugins, build, run_components
-from astra_sim.graph import Communicate, ExecutionGraph, NpuProgram, Operation, Pass, Receive, Send
+from astra_sim.graph import ExecutionGraph, NpuProgram, Operation, Receive, Send
 from astra_sim.models import ModelDescription
 from astra_sim.schedule import Collective, rank
 from astra_sim.shapes import ELEMENT_BYTES
 
+from astra_sim_serving.formulas import expert_layers
+from astra_sim_serving.launches import GroupCollective, LaunchStep, graph_of, graph_of_programs
 from astra_sim_serving.model_memory import ACTIVATION_BYTES, Sharding
 from astra_sim_serving.npus import place_in_block
 
@@ -27,38 +29,50 @@ class CommunicationTimes:
     """Times of concurrent transfers of an instance's NPUs, in microseconds. `npus` are in order of stages, in each of them of ranks of data
     parallelism, in each of these of tensor parallelism.
 
-    Up to 64 KiB every size is simulated; between larger ones, eight an octave, the time is interpolated.
+    Up to 64 KiB every size is simulated; between larger ones, eight an octave, the time is interpolated, unless it is to be `exact`.
     """
 
     components: Components
     sharding: Sharding
     npus: tuple[int, ...]
+    exact: bool = False
     _times: dict[tuple[str, int], float] = attrs.field(factory=dict)
 
-    def all_reduce_us(self, size: int) -> float:
+    def all_reduce(self, size: int) -> GroupCollective:
         """An all-reduce among the ranks of tensor parallelism, in all groups at once."""
         t = self.sharding.tensor
-        groups = [tuple(range(first, first + t)) for first in range(0, self.sharding.stage_npus, t)]
-        return self._interpolated("all_reduce", size, lambda exact: self._collective_us(Collective.ALL_REDUCE, exact, groups))
+        return GroupCollective(Collective.ALL_REDUCE, size, tuple(tuple(range(i, i + t)) for i in range(0, self.sharding.stage_npus, t)))
+
+    def all_reduce_us(self, size: int) -> float:
+        """The time of such an all-reduce."""
+        return self.collective_us(self.all_reduce(size))
 
     def tensor_groups(self) -> list[tuple[int, ...]]:
         """The NPUs of the platform that share each product, of all stages."""
         t = self.sharding.tensor
         return [self.npus[first : first + t] for first in range(0, len(self.npus), t)]
 
-    def gather_us(self, size: int) -> float:
+    def gather(self, size: int) -> tuple[GroupCollective, GroupCollective]:
         """An all-gather of `size` bytes of each rank of data parallelism, and the reduce-scatter of the sums of as many of each."""
         t, d = self.sharding.tensor, self.sharding.data
-        groups = [tuple(range(first, t * d, t)) for first in range(t)]
-        there = self._interpolated("all_gather", size, lambda exact: self._collective_us(Collective.ALL_GATHER, exact, groups))
-        return there + self._interpolated(
-            "reduce_scatter", size * d, lambda exact: self._collective_us(Collective.REDUCE_SCATTER, exact, groups)
+        groups = tuple(tuple(range(first, t * d, t)) for first in range(t))
+        return GroupCollective(Collective.ALL_GATHER, size, groups), GroupCollective(Collective.REDUCE_SCATTER, size * d, groups)
+
+    def all_to_all(self, size: int) -> GroupCollective:
+        """An all-to-all of `size` bytes of each NPU of a stage."""
+        return GroupCollective(Collective.ALL_TO_ALL, size, (tuple(range(self.sharding.stage_npus)),))
+
+    def collective_us(self, collective: GroupCollective) -> float:
+        """Microseconds of a collective alone."""
+        return self._interpolated(
+            str(collective.kind), collective.bytes, lambda exact: self._collective_us(collective._replace(bytes=exact))
         )
 
-    def all_to_all_us(self, size: int) -> float:
-        """An all-to-all of `size` bytes of each NPU of a stage."""
-        groups = [tuple(range(self.sharding.stage_npus))]
-        return self._interpolated("all_to_all", size, lambda exact: self._collective_us(Collective.ALL_TO_ALL, exact, groups))
+    def leaves_node(self, groups: Sequence[Sequence[int]]) -> bool:
+        """Whether NPUs of a group are in several nodes, blocks of the first dimension; if there is but one, each NPU is a node."""
+        dimensions = self.components.platform.dimensions
+        node = dimensions[0].size if len(dimensions) > 1 else 1
+        return any(len({self.npus[each] // node for each in group}) > 1 for group in groups)
 
     def send_us(self, size: int) -> float:
         """Messages of `size` bytes from all NPUs of a stage to those of the next."""
@@ -74,7 +88,7 @@ class CommunicationTimes:
 
     def _interpolated(self, kind: str, size: int, simulate: Callable[[int], float]) -> float:
         """The time of a size, simulated or between two that are."""
-        step = 1 << max(0, size.bit_length() - _STEPS_PER_OCTAVE.bit_length()) if size > 1 << 16 else 1
+        step = 1 << max(0, size.bit_length() - _STEPS_PER_OCTAVE.bit_length()) if size > 1 << 16 and not self.exact else 1
         low = size // step * step
         first = self._simulated(kind, low, simulate)
         if low == size:
@@ -86,15 +100,10 @@ class CommunicationTimes:
             self._times[kind, size] = simulate(size)
         return self._times[kind, size]
 
-    def _collective_us(self, kind: Collective, size: int, groups: list[tuple[int, ...]]) -> float:
-        """Microseconds in which all groups, numbers among the NPUs of the instance, do a collective of `size` bytes."""
-        every = tuple(range(self.components.platform.npus))
-        dimensions = tuple(range(len(self.components.platform.logical_dimensions())))
-        programs: dict[tuple[int, ...], list[Operation]] = {}
-        for group in groups:
-            npus = tuple(self.npus[each] for each in group)
-            programs[npus] = [Communicate((), kind, size, dimensions, -1, Pass.FORWARD, group=None if npus == every else npus)]
-        return self._run(f"{kind} of {size} bytes", programs)
+    def _collective_us(self, collective: GroupCollective) -> float:
+        """Microseconds in which all groups do a collective."""
+        graph = graph_of([collective], self.npus, self.components)
+        return self._run(f"{collective.kind} of {collective.bytes} bytes", graph)
 
     def _messages_us(self, size: int, senders: tuple[int, ...], receivers: tuple[int, ...]) -> float:
         """Microseconds of messages of `size` bytes between the ends of `message_ends`."""
@@ -102,22 +111,11 @@ class CommunicationTimes:
         for sender, receiver in message_ends(senders, receivers):
             programs.setdefault((sender,), []).append(Send((), rank(receiver), size))
             programs.setdefault((receiver,), []).append(Receive((), rank(sender), size))
-        return self._run(f"messages of {size} bytes", programs)
+        npu_programs = [NpuProgram(tuple(operations), npus) for npus, operations in programs.items()]
+        return self._run(f"messages of {size} bytes", graph_of_programs(npu_programs, self.components))
 
-    def _run(self, name: str, programs: dict[tuple[int, ...], list[Operation]]) -> float:
-        """Microseconds of a run in which some NPUs do operations, and the others nothing."""
-        platform = self.components.platform
-        first: tuple[Operation, ...] = ()  # of NPU 0, and of all that no other program names
-        others = []
-        for npus, operations in programs.items():
-            if 0 in npus:
-                first = tuple(operations)
-            else:
-                others.append(NpuProgram(tuple(operations), npus))
-        idle = set(range(platform.npus)).difference(*programs)
-        if first and idle:
-            others.append(NpuProgram((), tuple(sorted(idle))))
-        graph = ExecutionGraph(first, platform.logical_dimensions(), (), None, tuple(others))
+    def _run(self, name: str, graph: ExecutionGraph) -> float:
+        """Microseconds of a run."""
         result = run_components(attrs.evolve(self.components, graph=graph), name, time.perf_counter(), None)
         return result.finish_ns / 1e3
 
@@ -128,17 +126,55 @@ def message_ends(senders: tuple[int, ...], receivers: tuple[int, ...]) -> list[t
     return [(senders[number * len(senders) // messages], receivers[number * len(receivers) // messages]) for number in range(messages)]
 
 
-def exchange_of_tokens(times: CommunicationTimes, model: ModelDescription, exchange: str, precision: str) -> OfTokens:
-    """The time in which tokens of each rank of data parallelism get to the experts of a layer and back.
+Exchange = Callable[[float], tuple[GroupCollective, ...]]
+"""The collectives in which tokens get to the experts of a layer and back, by the tokens of each rank of data parallelism."""
+
+
+def exchange_of_tokens(times: CommunicationTimes, model: ModelDescription, exchange: str, precision: str) -> Exchange:
+    """The exchange of tokens with the experts of a layer: those before and after the experts.
 
     `gather`: every rank gets all tokens, and a share of the sums. `all-to-all`: each token is sent to each of its experts, in the type
     of products, and comes back from each; ranks of tensor parallelism send a share of the tokens each.
     """
     if exchange == "gather":
-        return lambda tokens: times.gather_us(round(tokens * model.hidden * ACTIVATION_BYTES))
+        return lambda tokens: times.gather(round(tokens * model.hidden * ACTIVATION_BYTES))
     copies = model.top_k * model.hidden / times.sharding.tensor
     there, back = min(ELEMENT_BYTES[precision], ACTIVATION_BYTES) * copies, ACTIVATION_BYTES * copies
-    return lambda tokens: times.all_to_all_us(round(tokens * there)) + times.all_to_all_us(round(tokens * back))
+    return lambda tokens: (times.all_to_all(round(tokens * there)), times.all_to_all(round(tokens * back)))
+
+
+@attrs.frozen(eq=False)
+class SharedCollectives:
+    """The collectives of iterations that run on links that others share: all-reduces if `reduces`, and exchanges with experts."""
+
+    times: CommunicationTimes
+    reduces: bool
+    exchange: Exchange | None
+
+    def plan(
+        self, model: ModelDescription, tokens: int, mean_tokens: float, first_us: float, layers_us: float, experts_us: float, last_us: float
+    ) -> tuple[list[LaunchStep], int]:
+        """The steps of an iteration, and the picoseconds that they take alone.
+
+        Of the ranks of data parallelism the fullest has `tokens`, and all have `mean_tokens` on average. `layers_us` are all layers without
+        these collectives and without experts that have exchanges, `experts_us` these. A first all-reduce follows the first half of a layer.
+        A second one ends it; in the last layers, those with experts, two exchanges with the experts between them end it if there are some.
+        """
+        with_experts = expert_layers(model) if self.exchange is not None else 0
+        reduction = (self.times.all_reduce(tokens * model.hidden * ACTIVATION_BYTES),) if self.reduces else ()
+        half = _ps(layers_us / model.layers / 2)
+        dense: list[LaunchStep] = [half, *reduction, half, *reduction]
+        steps = [_ps(first_us), *dense * (model.layers - with_experts)]
+        if with_experts:
+            assert self.exchange is not None
+            there, back = self.exchange(mean_tokens)
+            steps += [half, *reduction, half, there, _ps(experts_us / with_experts), back] * with_experts
+        steps.append(_ps(last_us))
+        return steps, sum(each if isinstance(each, int) else _ps(self.times.collective_us(each)) for each in steps)
+
+
+def _ps(us: float) -> int:
+    return round(us * 1e6)
 
 
 @attrs.define(eq=False)

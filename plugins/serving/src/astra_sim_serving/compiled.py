@@ -3,7 +3,7 @@
 In C++ are instances for prompts, answers or both, also those that share experts, of one or several models, all schedulers, drafts, the
 cache with its contents, all routers, jumps, and the figures of requests. From Python come times of kernels and collectives, once for each
 shape, plans of policies of plugins, decisions of autoscaling, and transfers that share links. Not in C++ are pipelines, adapters, memories
-behind the cache and timelines.
+behind the cache, timelines, and collectives that share links.
 """
 
 from __future__ import annotations
@@ -74,14 +74,14 @@ class CompiledFleet:
         shared = self.hand_over.transfers if self.hand_over is not None else None
         on_progress = self.on_progress
         if isinstance(shared, SharedTransfers) and on_progress is not None:
-            shared.report = lambda at: on_progress(at, self.core.events)
+            shared.links.report = lambda at: on_progress(at, self.core.events)
         try:
             while self.core.advance(EVENTS_OF_A_LOOK) == EVENTS_OF_A_LOOK:
                 if self.on_progress is not None:
                     self.on_progress(self.core.now, self.core.events)
         finally:
             if isinstance(shared, SharedTransfers):
-                shared.report = None  # the core has the transfers, and these would have the core
+                shared.links.report = None  # the core has the transfers, and these would have the core
             self._take_totals()
         for each in self.instances:
             numbers = self.core.requests_in(each.number)
@@ -205,11 +205,11 @@ class _TransferCaller:
 
     def is_under_way(self) -> bool:
         """Whether transfers are under way."""
-        return self.transfers.is_under_way
+        return self.transfers.links.is_under_way
 
     def advance(self, until: float | None) -> tuple[float, list[int]]:
         """The next moment at which transfers end, and their requests."""
-        at, routes = self.transfers.advance(until)
+        at, routes = self.transfers.links.advance(until)
         return at, [each.number for each in routes]
 
 
@@ -272,7 +272,12 @@ def _is_plain(fleet: ServingFleet) -> bool:
 def _is_plain_replica(replica: Replica) -> bool:
     """Whether the compiled loop has all that a replica has."""
     time = replica.time
-    if time.sharding.pipeline > 1 or time.adapters is not None or not isinstance(time.kernels, (FormulaTimes, TableTimes)):
+    if (
+        time.sharding.pipeline > 1
+        or time.adapters is not None
+        or time.shared is not None
+        or not isinstance(time.kernels, (FormulaTimes, TableTimes))
+    ):
         return False
     return all(
         type(each.scheduler) in (InstanceScheduler, PolicyScheduler) and each.scheduler.cache.tiers is None and each.adapters is None

@@ -17,7 +17,8 @@ from astra_sim_serving.replica import Replica
 from astra_sim_serving.request import Sequence as RequestSequence
 from astra_sim_serving.request import ServingRequest, sequence_of
 from astra_sim_serving.routers import Router
-from astra_sim_serving.transfers import HandedOver, PromptChunk, SharedTransfers, TransferPath, Transfers
+from astra_sim_serving.shared_links import ServingLinks
+from astra_sim_serving.transfers import HandedOver, PromptChunk, TransferPath, Transfers
 
 
 class FleetEvent(IntEnum):
@@ -70,7 +71,8 @@ class ServingFleet:
 
     `arrivals` gives requests in order of arrival. `concurrency`: this many are in the system, and the next arrives when one ends; else they
     arrive at their times. `hand_over`: some instances compute prompts alone, and others take the sequences over. `models` has the model of
-    each pool by its number, if there are several: its instances take requests for that alone.
+    each pool by its number, if there are several: its instances take requests for that alone. `links`: those that transfers
+    and iterations share.
     """
 
     replicas: Sequence[Replica]
@@ -81,6 +83,7 @@ class ServingFleet:
     queue_limit: int | None = None
     max_model_tokens: int | None = None
     hand_over: HandOver | None = None
+    links: ServingLinks | None = None
     scaler: Autoscaler | None = None
     on_progress: Callable[[float, int], None] | None = None
     timeline: Callable[[ServingInstance, float], None] | None = None
@@ -91,7 +94,6 @@ class ServingFleet:
     _queue: EventQueue = attrs.field(factory=EventQueue)
     instances: list[ServingInstance] = attrs.field(factory=list, init=False)
     _replica_of: dict[int, Replica] = attrs.field(factory=dict)
-    _begins: set[int] = attrs.field(factory=set)
     _takers: dict[tuple[str, bool], list[ServingInstance]] = attrs.field(factory=dict)
 
     def run(self) -> None:
@@ -106,6 +108,18 @@ class ServingFleet:
         self._open()
         for _ in range(self.concurrency or 1):
             self._next_arrival()
+        try:
+            self._run()
+        finally:
+            if self.links is not None:
+                self.links.close()
+        for each in self.instances:
+            if each.requests:
+                numbers = [one.request.index for one in (*each.scheduler.running, *each.scheduler.waiting)]
+                raise PluginError(f"instance {each.number} plans nothing, and requests {numbers[:5]} are there: they would never end")
+
+    def _run(self) -> None:
+        """Handle all events."""
         for now, kind, _, what in self._events():
             self.now = now
             self.events += 1
@@ -125,32 +139,26 @@ class ServingFleet:
                 self._scale(what)
             if self.on_progress is not None and not self.events & 0xFFF:
                 self.on_progress(self.now, self.events)
-        for each in self.instances:
-            if each.requests:
-                numbers = [one.request.index for one in (*each.scheduler.running, *each.scheduler.waiting)]
-                raise PluginError(f"instance {each.number} plans nothing, and requests {numbers[:5]} are there: they would never end")
 
     def sequences_of(self, model: str) -> list[RequestSequence]:
         """The requests of a model."""
         return [each for each in self.sequences if each.request.model == model]
 
     def _events(self) -> Iterator[tuple[float, FleetEvent, int, Any]]:
-        """All events in order. The network that transfers share goes on up to the next one that may begin others, and adds their ends."""
-        heap, shared, on_progress = self._queue.heap, self._shared, self.on_progress
-        if shared is not None and on_progress is not None:
-            shared.report = lambda at: on_progress(at, self.events)
-        while heap or (shared is not None and shared.is_under_way):
-            if shared is not None and shared.is_under_way:
-                ended_at, ended = shared.advance(heap[0][0] if self._queue.is_going_on else None)
+        """All events in order. The network that transfers and iterations share goes on up to the next one that may begin others."""
+        heap, links, on_progress = self._queue.heap, self.links, self.on_progress
+        if links is not None and on_progress is not None:
+            links.report = lambda at: on_progress(at, self.events)
+        while heap or (links is not None and links.is_under_way):
+            if links is not None and links.is_under_way:
+                ended_at, ended = links.advance(heap[0][0] if self._queue.is_going_on else None)
                 for what in ended:
-                    self._queue.push(max(self.now, ended_at), FleetEvent.TRANSFERRED, what)
+                    at = max(self.now, ended_at)
+                    if isinstance(what, Replica):
+                        self._queue.push(at, FleetEvent.END, (what, what.stamp))
+                    else:
+                        self._queue.push(at, FleetEvent.TRANSFERRED, what)
             yield heapq.heappop(heap)
-
-    @property
-    def _shared(self) -> SharedTransfers | None:
-        """The transfers that share links, if they do."""
-        transfers = self.hand_over.transfers if self.hand_over is not None else None
-        return transfers if isinstance(transfers, SharedTransfers) else None
 
     def _open(self) -> None:
         """List the instances to which requests may go, by model and whether they take sequences over: those that run."""
@@ -234,13 +242,13 @@ class ServingFleet:
 
     def _wake(self, replica: Replica) -> None:
         """Begin an iteration when all else has happened at this moment, or when the first stage is free."""
-        if id(replica) not in self._begins:
-            self._begins.add(id(replica))
+        if not replica.is_woken:
+            replica.is_woken = True
             self._queue.push(replica.free_at(self.now), FleetEvent.BEGIN, replica)
 
     def _begin(self, replica: Replica) -> None:
         """Let a replica begin an iteration, if there is work, and the next one behind it in a pipeline."""
-        self._begins.discard(id(replica))
+        replica.is_woken = False
         if replica.is_full:
             return
         end = replica.begin(self.now)
@@ -253,7 +261,8 @@ class ServingFleet:
             for instance in replica.instances:
                 self.timeline(instance, self.now)
         if end is not None:
-            self._queue.push(end, FleetEvent.END, (replica, replica.stamp))
+            if replica.launcher is None:
+                self._queue.push(end, FleetEvent.END, (replica, replica.stamp))
             if not replica.is_full:
                 self._wake(replica)
 

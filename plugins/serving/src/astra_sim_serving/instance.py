@@ -169,6 +169,14 @@ class ServingInstance:
             has_blocks = self.scheduler.cache.grow(sequence, sequence.computed + count)
             assert has_blocks
 
+    def stretch(self, now: float, spared: float) -> None:
+        """Let the iteration that ends now have taken until now: the host shows `spared` seconds less, and collectives make up the rest."""
+        current = self.under_way[0]
+        *computed, _, host = current.first
+        host -= spared
+        first = *computed, now - current.start - sum(computed) - host, host
+        self.under_way[0] = Iterations(current.batch, current.start, 1, first, first)
+
     def end(self, now: float) -> None:
         """Commit the iterations that end now: `finished` and `first_tokens` list sequences that have ended, or got their first token."""
         current = self.under_way[0]

@@ -9,7 +9,9 @@ import attrs
 from astra_sim.models import ModelDescription
 
 from astra_sim_serving.batch import BatchShape
+from astra_sim_serving.collectives import SharedCollectives
 from astra_sim_serving.formulas import KV_QUANTUM, KernelFormulas, expert_layers, touched_experts
+from astra_sim_serving.launches import LaunchPlan
 from astra_sim_serving.lora import AdapterTimes
 from astra_sim_serving.model_memory import ACTIVATION_BYTES, Sharding
 from astra_sim_serving.tables import KernelTables
@@ -201,12 +203,13 @@ class IterationStep(NamedTuple):
     """The time of an iteration that the ranks of an instance do together, in seconds.
 
     `parts` are those of each rank, which add up to the same whole. `stages` are the times of the stages of a pipeline, `send` that of a
-    message between two of them.
+    message between two of them. `plan` has its steps if collectives of it are on links that others share.
     """
 
     parts: Sequence[tuple[float, ...]]
     stages: Sequence[float] = ()
     send: float = 0.0
+    plan: LaunchPlan | None = None
 
 
 @attrs.define(eq=False)
@@ -218,7 +221,8 @@ class IterationTime:
     has one all-reduce. `send_us` is that of a message to the next stage of a pipeline. The host works beside the device if the engine
     is `asynchronous`, else before it. Ranks of data parallelism fill batches of up to `graph_tokens` tokens to that of the largest. `draft`
     is the time of one token of all drafts, after the last stage; None: that takes no time on the device. `adapters` are the times of LoRA
-    adapters; the host loads those that are not there before the iteration.
+    adapters; the host loads those that are not there before the iteration. `shared` are collectives on links that others share: then all
+    ranks compute as long as the slowest in each layer, and reduce as many bytes as the fullest.
     """
 
     kernels: KernelTimes
@@ -233,6 +237,7 @@ class IterationTime:
     graph_tokens: int = 0
     draft: DraftTime | None = None
     adapters: AdapterTimes | None = None
+    shared: SharedCollectives | None = None
     _reductions: dict[int, float] = attrs.field(factory=dict)
     _fixed: dict[tuple[int, int], tuple[float, float, float, float, float]] = attrs.field(factory=dict)
     _expert_layers: int = attrs.field(init=False)
@@ -254,12 +259,18 @@ class IterationTime:
         last = head + sampler + sum(draft)
         body = gemm + other + attention + collective
         host = self._host_us(shape.sampled, body + last)
+        loads = 0.0
         if self.adapters is not None:
-            host += self._loads_us(shape)
+            loads = self._loads_us(shape)
+            host += loads
         stages, send = self._stages(host, body, last, tokens) if self.sharding.pipeline > 1 else ((), 0.0)
+        alone = collective if self.shared is None or not self.shared.reduces else 0.0
         collective += draft[3] + send * (self.sharding.pipeline - 1)
         parts = gemm + head + draft[0], attention + draft[1], other + sampler + draft[2], collective, host
-        return IterationStep([tuple([each * _S for each in parts])], stages, send * _S)
+        plan = (
+            None if self.shared is None else self._plan(tokens, tokens, gemm + other + attention + alone, 0.0, last, shape.sampled, loads)
+        )
+        return IterationStep([tuple([each * _S for each in parts])], stages, send * _S, plan)
 
     def _fixed_us(self, tokens: int, sampled: int) -> tuple[float, float, float, float, float]:
         """The parts that do not depend on contexts: products, other kernels, head, sampler and all-reduces."""
@@ -298,18 +309,35 @@ class IterationTime:
         reductions = [self._reductions_us(each) for each in tokens]
         ends = [kernels.head_us(shape.sampled + shape.drafts) for shape in shapes]
         drafts = [self._draft_us(shape) for shape in shapes]
+        reduced = 0.0
+        if self.shared is not None and self.shared.reduces:
+            reduced, reductions = max(reductions), [0.0] * len(shapes)
         slowest = max(map(sum, zip(map(sum, layers), attention, reductions, strict=True)))
         last = max(sum(end) + sum(draft) for end, draft in zip(ends, drafts, strict=True))
         experts = kernels.experts_us(sum(tokens))
         body = slowest + experts + self.exchanges_us(sum(tokens))
-        host = self._host_us(max(shape.sampled for shape in shapes), body + last) + max(map(self._loads_us, shapes))
+        if reduced:
+            body += reduced
+        sampled, loads = max(shape.sampled for shape in shapes), max(map(self._loads_us, shapes))
+        host = self._host_us(sampled, body + last) + loads
         stages, send = self._stages(host, body, last, most) if self.sharding.pipeline > 1 else ((), 0.0)
         whole = body + last + send * (self.sharding.pipeline - 1)
         parts = []
         for (gemm, other), own, (head, sampler), draft in zip(layers, attention, ends, drafts, strict=True):
             computed = gemm + experts + head + draft[0], own + draft[1], other + sampler + draft[2]
             parts.append((*(each * _S for each in computed), (whole - sum(computed)) * _S, host * _S))
-        return IterationStep(parts, stages, send * _S)
+        plan = None
+        if self.shared is not None:
+            plan = self._plan(max(tokens), sum(tokens) / len(tokens), slowest, experts, last, sampled, loads)
+        return IterationStep(parts, stages, send * _S, plan)
+
+    def _plan(self, tokens: int, mean_tokens: float, layers: float, experts: float, last: float, sampled: int, loads: float) -> LaunchPlan:
+        """The steps of an iteration whose layers and experts take so long, with `last` behind them and loads of adapters before."""
+        assert self.shared is not None
+        host = self.host_us + self.host_us_per_sequence * sampled
+        first = loads if self.asynchronous else loads + host
+        steps, steps_ps = self.shared.plan(self.model, tokens, mean_tokens, first, layers, experts, last)
+        return LaunchPlan(steps, steps_ps, round((loads + host) * 1e6) if self.asynchronous else 0)
 
     def layer_us(self, shape: BatchShape) -> tuple[float, float, float, float]:
         """Products, attention, other kernels and collectives of the last layer for a batch, with the head."""

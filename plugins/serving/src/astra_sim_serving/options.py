@@ -220,6 +220,12 @@ class ServingOptions:
         help="all-reduces of tensor parallelism in a node: direct: NPUs read each other's memory up to 8 MiB, as the compute model knows; "
         "none: direct if it knows and the times of the network were measured (model=nccl)",
     )
+    collectives: str = option(
+        "alone",
+        choices=("alone", "shared"),
+        help="exchanges with experts and all-reduces that leave a node: alone: as if nothing else were on the network; shared: with those "
+        "of other instances and transfers of keys and values on the same links, each message simulated",
+    )
     async_scheduling: bool = option(True, help="the host plans the next iteration while the device works")
     jumps: bool = option(True, help="iterations whose plan does not change are simulated as one event")
     gpu_hour_usd: float | None = option(None, above=0, help="price of an NPU for an hour; none: costs are not known", unit="USD")

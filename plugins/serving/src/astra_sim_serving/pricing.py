@@ -8,8 +8,9 @@ import attrs
 from astra_sim import InputError
 from astra_sim.compute import Compute
 from astra_sim.models import ModelDescription
+from astra_sim.network import EventNetwork
 
-from astra_sim_serving.collectives import CommunicationTimes, OfBytes, OfTokens, exchange_of_tokens
+from astra_sim_serving.collectives import CommunicationTimes, Exchange, OfBytes, SharedCollectives, exchange_of_tokens
 from astra_sim_serving.formulas import KernelFormulas
 from astra_sim_serving.iteration_time import DraftTime, FormulaTimes, IterationTime, KernelTimes, LayerDraft, ModelDraft, TableTimes
 from astra_sim_serving.lora import AdapterTimes, adapter_bytes
@@ -43,9 +44,10 @@ class Pricing:
 
         def time_on(npus: tuple[int, ...]) -> IterationTime:
             result = IterationTime(
-                kernels, self.served.model, sharding, *self._communication(pool, sharding, npus, compute, where), options.host_us,
-                options.host_us_per_sequence, self.parts.options.async_scheduling, self._graph_tokens(pool),
+                kernels, self.served.model, sharding, host_us=options.host_us, host_us_per_sequence=options.host_us_per_sequence,
+                asynchronous=self.parts.options.async_scheduling, graph_tokens=self._graph_tokens(pool),
             )  # fmt: skip
+            self._communicate(result, pool, npus, compute, where)
             result.draft = self._draft(result, compute)
             result.adapters = adapters
             return result
@@ -92,23 +94,54 @@ class Pricing:
         graph_tokens = self.parts.options.graph_tokens
         return min(512, 2 * (pool.max_sequences or self.parts.options.max_sequences)) if graph_tokens is None else graph_tokens
 
-    def _communication(
-        self, pool: PoolOptions, sharding: Sharding, npus: tuple[int, ...], compute: Compute | None, where: str
-    ) -> tuple[OfBytes | None, OfTokens | None, OfBytes | None]:
-        """The times of an all-reduce, of an exchange with the experts, and of a message to the next stage; None if there are none."""
-        exchanges = sharding.data > 1 and self.served.model.experts > 0
+    def _communicate(self, time: IterationTime, pool: PoolOptions, npus: tuple[int, ...], compute: Compute | None, where: str) -> None:
+        """Give an iteration the times of its all-reduces, of its exchanges with experts, and of messages to the next stage."""
+        sharding, model = time.sharding, self.served.model
+        exchanges = sharding.data > 1 and model.experts > 0
         if not (sharding.tensor > 1 or sharding.pipeline > 1 or exchanges):
-            return None, None, None
+            return
         if self.parts.platform is None:
             degrees = ("tensor_parallel", sharding.tensor), ("pipeline_parallel", sharding.pipeline), ("data_parallel", sharding.data)
             name, value = next((name, value) for name, value in degrees if value > 1)
             raise InputError(f"{where}: {name} is {value} and there is no platform, on which its collectives run")
         times = CommunicationTimes(self.parts.network, sharding, npus)
-        return (
-            self._all_reduce(times, compute, where) if sharding.tensor > 1 else None,
-            exchange_of_tokens(times, self.served.model, pool.exchange, self.served.options.precision) if exchanges else None,
-            times.send_us if sharding.pipeline > 1 else None,
-        )
+        if sharding.tensor > 1:
+            time.all_reduce_us = self._all_reduce(times, compute, where)
+        if exchanges:
+            exchange = exchange_of_tokens(times, model, pool.exchange, self.served.options.precision)
+            time.exchange_us = lambda tokens: sum(map(times.collective_us, exchange(tokens)))
+        if sharding.pipeline > 1:
+            time.send_us = times.send_us
+        if self.parts.options.collectives == "shared":
+            time.shared = self._shared(times, time.all_reduce_us == times.all_reduce_us, exchange if exchanges else None, pool, where)
+
+    def _shared(
+        self, times: CommunicationTimes, reduces: bool, exchange: Exchange | None, pool: PoolOptions, where: str
+    ) -> SharedCollectives | None:
+        """The collectives of an instance that leave its nodes; None if none does. Raises InputError if links cannot be shared so."""
+        sharding = times.sharding
+        reduces = reduces and times.leaves_node(times.all_reduce(0).groups)
+        if exchange is not None and not reduces and not any(times.leaves_node(each.groups) for each in exchange(1)):
+            exchange = None
+        if not reduces and exchange is None:
+            return None
+        if not isinstance(self.parts.network.network, EventNetwork):
+            raise InputError(
+                f"{where}: serving.collectives is 'shared', and collectives leave a node; expected a network on which messages wait for"
+                " each other, such as flow"
+            )
+        if sharding.pipeline > 1:
+            raise InputError(
+                f"{where}: serving.collectives is 'shared', and pipeline_parallel is {sharding.pipeline}; expected 1 if collectives leave"
+                " a node"
+            )
+        if pool.role == "prefill" and self.parts.options.transfer.mode == "layerwise":
+            raise InputError(
+                f"{where}: serving.collectives is 'shared', and serving.transfer.mode is 'layerwise'; expected 'after' if collectives of an"
+                " instance for prompts leave a node"
+            )
+        times.exact = True
+        return SharedCollectives(times, reduces, exchange)
 
     def _all_reduce(self, times: CommunicationTimes, compute: Compute | None, where: str) -> OfBytes:
         """The time of an all-reduce of tensor parallelism: directly between the NPUs of a node, or over the network.

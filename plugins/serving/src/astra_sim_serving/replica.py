@@ -17,7 +17,9 @@ import attrs
 from astra_sim_serving.batch import BatchShape
 from astra_sim_serving.instance import Iterations, ServingInstance
 from astra_sim_serving.iteration_time import IterationStep, IterationTime
+from astra_sim_serving.launches import IterationLaunch, Launcher
 from astra_sim_serving.scheduler import Batch
+from astra_sim_serving.shared_links import PS_PER_S
 
 MIN_JUMP = 4
 """Fewer iterations are planned one by one."""
@@ -30,13 +32,17 @@ _GROWTH, _SHORT_CONTEXT = 4, 256
 class Replica:
     """Instances whose iterations are one. `jumps`: iterations that do not differ in their plan are simulated as one event.
 
-    `stamp` counts the jumps that were cut, whose end comes earlier than announced.
+    `stamp` counts the jumps that were cut, whose end comes earlier than announced. `launcher` begins iterations whose collectives share
+    links with others, which then tell when they end; None: their time is known. `is_woken`: it is to begin an iteration.
     """
 
     instances: Sequence[ServingInstance]
     time: IterationTime
     jumps: bool = True
+    launcher: Launcher | None = None
+    is_woken: bool = False
     stamp: int = 0
+    _launch: IterationLaunch | None = attrs.field(default=None, init=False)
     _stages_free: list[float] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -57,7 +63,7 @@ class Replica:
         return max(now, self._stages_free[0])
 
     def begin(self, now: float) -> float | None:
-        """Plan and begin iterations. Returns when they end; None if there is nothing to do."""
+        """Plan and begin iterations. Returns when they end, if nothing else is on the links; None if there is nothing to do."""
         batches = [each.plan(now) for each in self.instances]
         if not any(batches):
             return None
@@ -74,6 +80,9 @@ class Replica:
                 count = 1
         for instance, batch, first, final in zip(self.instances, batches, step.parts, last.parts, strict=True):
             instance.under_way.append(Iterations(batch, now, count, first, final))
+        if step.plan is not None:
+            assert self.launcher is not None
+            self._launch = self.launcher.begin(self, step.plan, now)
         if not step.stages:
             return now + self.instances[0].under_way[-1].elapsed(count)
         for batch in batches:
@@ -120,6 +129,10 @@ class Replica:
 
     def end(self, now: float) -> None:
         """Commit the iterations that end now."""
+        if self._launch is not None:
+            for instance in self.instances:
+                instance.stretch(now, self._launch.spared_ps / PS_PER_S)
+            self._launch = None
         for instance in self.instances:
             if len(self._stages_free) > 1:
                 self._mark(instance.under_way[0].batch, False)

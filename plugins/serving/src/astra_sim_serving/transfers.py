@@ -7,24 +7,18 @@ for each other all that are under way share the links of the platform (`SharedTr
 from __future__ import annotations
 
 import abc
-import heapq
-import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import attrs
-from astra_sim import PluginError
-from astra_sim.errors import AstraError, located
-from astra_sim.network import EventNetwork, Message, advance, inject, not_under_way
-from astra_sim.providers import call
+from astra_sim.network import Message
 from astra_sim.units import picoseconds
 
 from astra_sim_serving.collectives import message_ends
 from astra_sim_serving.instance import ServingInstance
 from astra_sim_serving.request import Sequence as RequestSequence
-
-_PS_PER_S = 10**12
+from astra_sim_serving.shared_links import PS_PER_S, LinkUser, ServingLinks
 
 
 class PromptChunk(NamedTuple):
@@ -101,7 +95,7 @@ class Transfers(abc.ABC):
         """Take the transfer of a prompt of `tokens` tokens that has ended: if layers are sent one by one, all are
         under way; else it is ready to begin now.
 
-        Returns when it ends; None: `SharedTransfers.advance` will tell.
+        Returns when it ends; None: `ServingLinks.advance` will tell.
         """
 
 
@@ -158,42 +152,45 @@ class _KvTransfer:
 
 
 @attrs.define(eq=False)
-class _TransferPiece:
+class _TransferPiece(LinkUser):
     """Bytes of each message of a transfer that are sent together, from `ready` on; `left` messages have not ended."""
 
+    transfers: SharedTransfers
     transfer: _KvTransfer
     bytes: int
     ready: float
     left: int = 0
+    what: TransferPath | None = attrs.field(default=None, init=False)
+    next_wake: int | None = attrs.field(default=None, init=False)
+    has_ended: bool = attrs.field(default=False, init=False)
+
+    def wake(self, at: int) -> Sequence[Message]:
+        """Send all messages."""
+        ends, flow, traffic_class = self.transfer.ends, self.transfer.flow, self.transfers.traffic_class
+        self.left = len(ends)
+        return [Message(number, *each, self.bytes, -1, flow, traffic_class) for number, each in enumerate(ends)]
+
+    def take(self, at: int, arrived: Sequence[int], completed: Sequence[int]) -> Sequence[Message]:
+        """Count messages that have ended: those that have arrived, on networks that report completion those whose senders know that."""
+        self.left -= len(completed if self.transfers.links.network.reports_completion else arrived)
+        self.has_ended = not self.left
+        if self.has_ended and self.transfers.end(self, at / PS_PER_S):
+            self.what = self.transfer.what
+        return ()
 
 
 @attrs.define(eq=False)
 class SharedTransfers(Transfers):
-    """Transfers whose messages are on one network at the same time, of traffic class `traffic_class`.
+    """Transfers whose messages are on shared links at the same time, of traffic class `traffic_class`.
 
-    Those of a sender begin when they are ready; `in_order`: when the one before has ended. `report` is called with the seconds that a
-    network has reached which simulates for long between two arrivals. Errors in the messages begin with `where`.
+    Those of a sender begin when they are ready; `in_order`: when the one before has ended.
     """
 
-    network: EventNetwork
+    links: ServingLinks
     in_order: bool
-    where: str
     traffic_class: int = -1
-    report: Callable[[float], None] | None = None
     _transfers: dict[int, _KvTransfer] = attrs.field(factory=dict, init=False)
     _queues: dict[int, deque[_TransferPiece]] = attrs.field(factory=dict, init=False)
-    _later: list[tuple[int, int, _TransferPiece]] = attrs.field(factory=list, init=False)
-    _under_way: dict[int, _TransferPiece] = attrs.field(factory=dict, init=False)
-    _unconfirmed: dict[int, _TransferPiece] = attrs.field(factory=dict, init=False)
-    _reached_ps: int = attrs.field(default=0, init=False)
-    _messages: int = attrs.field(default=0, init=False)
-    _begun: int = attrs.field(default=0, init=False)
-    _raised: BaseException | None = attrs.field(default=None, init=False)
-
-    @property
-    def is_under_way(self) -> bool:
-        """Whether a transfer has begun and not ended."""
-        return bool(self._later or self._under_way or self._unconfirmed)
 
     def stream(self, now: float, parts: Sequence[tuple[TransferPath, PromptChunk]]) -> None:
         """Send the layers of chunks of a sender."""
@@ -227,7 +224,7 @@ class SharedTransfers(Transfers):
 
     def _add(self, now: float, transfer: _KvTransfer, size: float, ready: float = -1.0) -> None:
         """Take bytes that are ready to be sent: at a moment, or when the latency has passed after their turn has come."""
-        piece = _TransferPiece(transfer, -(-round(size) // len(transfer.ends)), ready)
+        piece = _TransferPiece(self, transfer, -(-round(size) // len(transfer.ends)), ready)
         transfer.left += 1
         if self.in_order:
             queue = self._queues.setdefault(transfer.what.sender.number, deque())
@@ -240,110 +237,12 @@ class SharedTransfers(Transfers):
         """Let the messages of a piece be sent when they are ready. Raises InputError if that is too late."""
         if piece.ready < 0:
             piece.transfer.start, piece.ready = now, now + self.latency_s
-        at = picoseconds(max(now, piece.ready) * _PS_PER_S, f"{self.where}: the start of a transfer")
-        heapq.heappush(self._later, (max(at, self._reached_ps), self._begun, piece))
-        self._begun += 1
-        piece.transfer.flow = piece.transfer.flow or self._begun
+        at = picoseconds(max(now, piece.ready) * PS_PER_S, f"{self.links.where}: the start of a transfer")
+        self.links.begin(piece, at)
+        flow = self.links.new_flow()
+        piece.transfer.flow = piece.transfer.flow or flow
 
-    def advance(self, until: float | None) -> tuple[float, list[TransferPath]]:
-        """The next moment at which transfers end, and their sequences: nothing if none ends by `until` (None: the end).
-
-        Raises the errors of the network, and those of `report`.
-        """
-        try:
-            return self._advance(None if until is None else math.floor(until * _PS_PER_S))
-        except AstraError as error:
-            if self._raised is not None:  # for which the network is not to blame
-                raise self._raised from None
-            raise located(error, self.where) from None
-
-    def _advance(self, until: int | None) -> tuple[float, list[TransferPath]]:
-        """The same by picoseconds: deliveries of the network, and messages that are sent, in order of time, until a transfer ends."""
-        while self.is_under_way:
-            begins = self._later[0][0] if self._later else None
-            begins_first = begins is not None and (until is None or begins <= until)
-            delivery = self._next_delivery(begins - 1 if begins_first and begins is not None else until)
-            if delivery is not None:
-                at, ended = self._take(*delivery)
-                if ended:
-                    return at, ended
-            elif begins_first:
-                self._send()
-            elif until is None:
-                numbers = sorted((*self._under_way, *self._unconfirmed))
-                what = f"network {type(self.network).__name__}: it has nothing under way"
-                raise PluginError(f"{what}, and messages {numbers[:5]} of transfers have not ended: they never would")
-            else:
-                break
-        return 0.0, []
-
-    def _next_delivery(self, until: int | None) -> tuple[int, Sequence[int], Sequence[int]] | None:
-        """The next delivery of the network by `until`."""
-        if not (self._under_way or self._unconfirmed) or (until is not None and until < self._reached_ps):
-            return None
-        return advance(self.network, self._reached_ps, until)
-
-    def _send(self) -> None:
-        """Hand over the messages of the transfers that are to be sent next."""
-        at = self._reached_ps = self._later[0][0]
-        if not self._messages:
-            self._open()
-        messages = []
-        while self._later and self._later[0][0] == at:
-            _, _, piece = heapq.heappop(self._later)
-            transfer = piece.transfer
-            piece.left = len(transfer.ends)
-            for source, destination in transfer.ends:
-                self._messages += 1
-                self._under_way[self._messages] = piece
-                messages.append(Message(self._messages, source, destination, piece.bytes, -1, transfer.flow, self.traffic_class))
-        inject(self.network, at, messages)
-
-    def _open(self) -> None:
-        """Begin the only run of the network, and let it report its progress."""
-        what = f"network {type(self.network).__name__}"
-        call(f"{what}: begin", self.network.begin)
-        if self.report is not None:
-            call(f"{what}: on_progress", self.network.on_progress, self._tell)
-
-    def _tell(self, ps: int) -> None:
-        assert self.report is not None
-        try:
-            self.report(ps / _PS_PER_S)
-        except BaseException as error:
-            self._raised = error
-            raise
-
-    def _take(self, at: int, arrived: Sequence[int], completed: Sequence[int]) -> tuple[float, list[TransferPath]]:
-        """Take a delivery. Returns its time, and the sequences whose transfers end with it.
-
-        A message ends when it has arrived, on networks that report completion when its sender knows that.
-        """
-        self._reached_ps, waits = at, self.network.reports_completion
-        ended: list[_TransferPiece] = []
-        for number in arrived:
-            piece = self._under_way.pop(number, None)
-            if piece is None:
-                raise not_under_way(self.network, number)
-            if waits:
-                self._unconfirmed[number] = piece
-            else:
-                self._count(piece, ended)
-        for number in completed:
-            piece = self._unconfirmed.pop(number, None)
-            if piece is None:
-                raise not_under_way(self.network, number)
-            self._count(piece, ended)
-        now = at / _PS_PER_S
-        return now, [piece.transfer.what for piece in ended if self._end(piece, now)]
-
-    def _count(self, piece: _TransferPiece, ended: list[_TransferPiece]) -> None:
-        """A message of a piece has ended, and with the last one the piece."""
-        piece.left -= 1
-        if not piece.left:
-            ended.append(piece)
-
-    def _end(self, piece: _TransferPiece, now: float) -> bool:
+    def end(self, piece: _TransferPiece, now: float) -> bool:
         """Let the next piece of a sender begin, if one waits for this one. Returns whether its transfer has ended."""
         transfer = piece.transfer
         transfer.left -= 1
