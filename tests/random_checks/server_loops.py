@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -47,7 +48,9 @@ def random_models(seed: int, folder: Path) -> dict[str, Any]:
 def _outcome(table: dict[str, Any], compiled: bool) -> ServingResult | str:
     """The result, or the error."""
     try:
-        return serve(table, compiled=compiled)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*before the window")
+            return serve(table, compiled=compiled)
     except AstraError as error:
         return f"{type(error).__name__}: {error}"
 

@@ -150,6 +150,7 @@ def test_a_policy_that_breaks_its_contract_is_named_by_both_loops(spoil: Callabl
             serve(table, plugins=with_policy(spoil), compiled=compiled)
 
 
+@pytest.mark.filterwarnings("ignore:.*before the window")
 def test_presets_plan_the_same_when_they_are_asked_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(policies_in_core, "_PRESETS", {})
     for seed in range(40):

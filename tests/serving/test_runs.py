@@ -21,6 +21,7 @@ from serving.cases import TINY, case, check_conserved, close, flat, run
 from serving.random_servers import random_case
 
 
+@pytest.mark.filterwarnings("ignore:.*before the window")
 @pytest.mark.parametrize("seed", range(100))
 def test_what_must_hold_of_every_run(seed: int) -> None:
     table = random_case(seed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 import attrs
@@ -183,13 +184,23 @@ class KernelFormulas:
         return self.attentions[key]
 
     def sequences_us(self, sequences: int, queries: int, keys: int) -> float:
-        """Attention of a layer of some sequences with equal numbers of queries and keys."""
+        """Attention of a layer of some sequences with equal numbers of queries and keys: of layers with and without windows the mean."""
         key = sequences, queries, keys
         if key not in self.attentions:
-            self.attentions[key] = self._us(self._attention(*key))
+            window, windowed = self.model.window, self._windowed_layers
+            time = self._us(self._attention(*key)) if windowed < self.model.layers else 0.0
+            if window is not None and windowed:
+                near = self._attention(sequences, queries, min(keys, window + queries - 1), window)
+                time += (self._us(near) - time) * windowed / self.model.layers
+            self.attentions[key] = time
         return self.attentions[key]
 
-    def _attention(self, sequences: int, queries: int, keys: int) -> Attention:
+    @functools.cached_property
+    def _windowed_layers(self) -> int:
+        """Layers whose tokens see the last `window` tokens alone."""
+        return sum(self.model.window_of(layer) is not None for layer in range(self.model.layers))
+
+    def _attention(self, sequences: int, queries: int, keys: int, window: int | None = None) -> Attention:
         """Attention of some sequences with equal numbers of queries and keys, for the compute model."""
         model, t = self.model, self.sharding.tensor
         heads = model.heads // t
@@ -202,6 +213,7 @@ class KernelFormulas:
                 head_size=model.head_size,
                 key_heads=key_heads(model, t) * sequences,
                 causal=True,
+                window=window if queries > 1 and window is not None and window < keys else None,
                 paged=True,
                 element_type=kind,
             )

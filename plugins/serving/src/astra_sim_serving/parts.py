@@ -97,7 +97,8 @@ class Parts:
     def _described(self, named: str | Mapping[str, Any], where: str) -> ModelDescription:
         model = describe_model(named, self.plugins, where)
         if model.window is not None:
-            warn(f"{where}: the window of {model.window} tokens has no effect; attention and the cache count whole sequences")
+            tables = " and tables of kernels" if self.compute_options.tables is not None else ""
+            warn(f"{where}: the cache{tables} count all tokens of a sequence, also those before the window of {model.window} tokens")
         return model
 
     def _draft_model(self) -> ModelDescription | None:
