@@ -292,3 +292,35 @@ def test_exchanges_with_experts_run_on_every_network(network: str, exchange: str
     expected = layers * 2 * sent * waits / (bandwidth * 1e9)
     most = 1.6 if network == "roce" else 1.01  # headers; and a short ring reaches two thirds of the bandwidth
     assert 0.999 * expected < ran[0] - ran[1] < most * expected
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_a_prompt_that_finds_no_block_waits_for_those_of_a_transfer(compiled: bool) -> None:
+    """It gives up once what it has, and begins again when all of it fits, and not whenever its first part does."""
+    table = table_of(
+        SHARING["flow"], 1, 1,
+        requests={"arrival": "burst", "count": 2, "input": 100, "output": 2}, prefix_caching=False,
+        pool=[{"role": "prefill", "kv_blocks": 12, "max_batched_tokens": 64}, {"role": "decode", "kv_blocks": 14}],
+    )  # fmt: skip
+    table["platform"]["link_bandwidth_gb_per_s"] = 1e-4
+    result = serve(table, compiled=compiled)
+    check_conserved(result)
+    first, second = result.sequences
+    assert (first.preemptions, second.preemptions) == (0, 1)
+    assert first.spent.transfer_end < second.first_token < first.spent.transfer_end + 0.1
+    assert result.instances[0].totals.iterations < 8
+
+
+def test_each_pool_sends_what_its_ranks_have() -> None:
+    """Two ranks have one of two key heads each, four as many copies: twice the bytes."""
+    pools = [
+        {"role": "prefill", "tensor_parallel": 4, "npus": "4-7"},
+        {"role": "prefill", "tensor_parallel": 2, "npus": "2-3"},
+        {"role": "decode", "npus": "0"},
+        {"role": "decode", "npus": "1"},
+    ]
+    table = table_of({"plugin": "analytical"}, 1, 1, {"bandwidth_gb_per_s": 1.0, "mode": "after"}, pool=pools)
+    table["platform"]["size"] = 8
+    result = serve(table)
+    took = {each.prefill_instance: (each.spent.transfer_end - each.first_token) / ALONE_S for each in result.sequences}
+    assert took == pytest.approx({0: 2, 1: 1})

@@ -18,6 +18,7 @@ void Fleet::add_instance(Place place, const InstanceOptions& options, std::share
     scheduler = std::make_unique<Scheduler>(std::move(cache), options.limits, options.by_priority, options.drafts);
   }
   scheduler->receives = place.role == Role::kDecode;
+  scheduler->sends = place.role == Role::kPrefill;
   instances_.push_back(std::make_unique<Instance>(place, std::move(scheduler), std::move(speculation)));
 }
 

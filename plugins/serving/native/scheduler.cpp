@@ -126,8 +126,8 @@ Tokens Scheduler::fitting(Sequence& sequence, std::int64_t budget) {
   if (sequence.capacity) return cut(sequence.missing(), budget);
   const std::vector<std::int32_t>& matching = cache.matching(sequence);
   const auto hit = static_cast<Tokens>(static_cast<std::int64_t>(matching.size()) * cache.block_tokens());
-  const Tokens tokens = cut(sequence.total - hit, budget);
-  if (!cache.can_hold(matching, tokens)) return 0;
+  const Tokens missing = sequence.total - hit, tokens = cut(missing, budget);
+  if (!cache.can_hold(matching, sends && sequence.preemptions ? missing : tokens)) return 0;
   start(sequence, matching, tokens);
   return tokens;
 }

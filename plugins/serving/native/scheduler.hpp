@@ -41,6 +41,7 @@ class Scheduler {
   std::int64_t hit_tokens = 0;
   std::int64_t looked_up_tokens = 0;
   bool receives = false;  // sequences come from other instances, with their blocks
+  bool sends = false;     // they leave for others: one that was preempted is computed again when there are blocks for all of it
 
  protected:
   bool has_place() const { return static_cast<std::int64_t>(running.size()) < limits_.sequences; }

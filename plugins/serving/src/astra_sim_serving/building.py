@@ -247,19 +247,14 @@ class FleetBuilder:
 
     def _transfers(self) -> Transfers | None:
         """The transfers of keys and values; None if no pool is for prompts alone. Raises InputError if they cannot be timed."""
-        first: dict[str, PoolOptions] = {}
-        for pool in self.parts.options.pool:
-            if pool.role == "prefill":
-                first.setdefault(pool.model or "", pool)
-        if not first:
+        pools = self.parts.options.pool
+        if all(pool.role != "prefill" for pool in pools):
             return None
         transfer = self.parts.options.transfer
-        bytes_per_token, layers = dict.fromkeys(self.models, 0), dict.fromkeys(self.models, 1)
-        for model, pool in first.items():
-            bytes_per_token[model] = pool.tensor_parallel * self.models[model].memory.kv_bytes(Sharding(pool.tensor_parallel))
-            layers[model] = 1 if transfer.mode == "after" else self.models[model].parts.model.layers
-        models = [pool.model or "" for pool in self.parts.options.pool]
-        bytes_of = PromptBytes([bytes_per_token[each] for each in models], [layers[each] for each in models])
+        bytes_of = PromptBytes(
+            [pool.tensor_parallel * self._of(pool).memory.kv_bytes(Sharding(pool.tensor_parallel)) for pool in pools],
+            [1 if transfer.mode == "after" else self._of(pool).parts.model.layers for pool in pools],
+        )
         latency_s = transfer.latency_us / 1e6
         if transfer.bandwidth_gb_per_s is None and self._is_shared:
             traffic_class = self.parts.network.system.send_class if self.parts.network.network.has_traffic_classes else -1

@@ -102,6 +102,7 @@ class ServingFleet:
         self._replica_of = {each.number: replica for replica in self.replicas for each in replica.instances}
         for each in self.instances:
             each.scheduler.receives = each.role == "decode" or each.scheduler.cache.tiers is not None
+            each.scheduler.sends = each.role == "prefill"
         if self.scaler is not None:
             self.scaler.begin()
             self._queue.push(self.scaler.options.period_s, FleetEvent.SCALE, None)

@@ -34,7 +34,9 @@ class InstanceScheduler:
 
     `by_priority`: smaller priorities go first, and the worst running one is preempted; else the order is that of arrival. `is_predictable`:
     `is_steady` is known after a plan. `in_order`: waiting sequences are admitted in the order in which they wait. `receives`: some
-    sequences come from other instances or memories, with their blocks. `drafts` tokens are drafted for each sequence that decodes.
+    sequences come from other instances or memories, with their blocks. `sends`: sequences leave for other instances, and their blocks stay
+    until they are there; so one that was preempted is computed again when there are blocks for all of it. `drafts` tokens are drafted for
+    each sequence that decodes.
     `max_adapters`: the most adapters of requests of one iteration (0: no limit).
     `to_load` are sequences whose beginnings are to be loaded from tiers, with their blocks; of them `loading` are not back.
     """
@@ -52,6 +54,7 @@ class InstanceScheduler:
         self.preempted: list[Sequence] = []
         self.admitted: list[Sequence] = []
         self.receives = False
+        self.sends = False
         self.drafts = 0
         self.max_adapters = 0
         self.hit_tokens = 0
@@ -186,8 +189,9 @@ class InstanceScheduler:
         if sequence.capacity:
             return self._cut(sequence.missing, budget)
         matching = self.cache.matching(sequence)
-        tokens = self._cut(sequence.total - len(matching) * self.cache.block_tokens, budget)
-        if not self.cache.can_hold(sequence, matching, tokens):
+        missing = sequence.total - len(matching) * self.cache.block_tokens
+        tokens = self._cut(missing, budget)
+        if not self.cache.can_hold(sequence, matching, missing if self.sends and sequence.preemptions else tokens):
             return 0
         self._start(sequence, matching, tokens)
         return tokens
