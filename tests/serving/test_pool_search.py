@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import multiprocessing
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,18 @@ from astra_sim import InputError
 from astra_sim.commands import Progress
 from astra_sim_serving import serve
 from astra_sim_serving.experiment import ServingExperiment
-from astra_sim_serving.pool_search import DOES_NOT_FIT, PRECISION, Division, PoolCandidate, PoolChoice, SearchSpace, search_pools
+from astra_sim_serving.pool_search import DOES_NOT_FIT, PRECISION, Division, PoolCandidate, PoolChoice, PoolSearch, SearchSpace
 from support.commands import command
 
 from serving.cases import RING, TINY, case
 
 LOAD = {"rate": 50.0, "count": 60, "input": 60, "output": 10}
+
+
+@pytest.fixture(autouse=True)
+def _one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Short runs take less processor time in one process."""
+    monkeypatch.setattr("astra_sim_serving.workers.processors", lambda: 1)
 
 
 def table_for(**serving: Any) -> dict[str, Any]:
@@ -28,8 +35,13 @@ def table_for(**serving: Any) -> dict[str, Any]:
 
 
 def search(npus: int = 4, usd_per_hour: float | None = None, **serving: Any) -> tuple[list[PoolChoice], PoolChoice | None]:
-    with Progress(enabled=False, unit="s") as progress:
-        return search_pools(ServingExperiment(table_for(**serving)), npus, progress, usd_per_hour=usd_per_hour)
+    return choices_of(table_for(**serving), npus, usd_per_hour)
+
+
+def choices_of(table: dict[str, Any], npus: int, usd_per_hour: float | None = None) -> tuple[list[PoolChoice], PoolChoice | None]:
+    """The choices and the best."""
+    with PoolSearch(ServingExperiment(table), npus, usd_per_hour) as pools:
+        return pools.choices(Progress(enabled=False, unit="s"))
 
 
 def space(npus: int, heads: int, **budget: Any) -> SearchSpace:
@@ -77,11 +89,43 @@ def test_no_candidate_meets_the_slo_at_a_higher_rate() -> None:
     assert best.row.meets_slo
 
 
+@pytest.mark.parametrize("usd", [None, 9.0])
+def test_any_number_of_processes_finds_the_same(usd: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for processes in 1, 3:
+        monkeypatch.setattr("astra_sim_serving.workers.processors", lambda: processes)  # noqa: B023
+        table = table_for(requests={**LOAD, "count": 20}, **({} if usd is None else {"gpu_hour_usd": 2.5}))
+        choices, best = choices_of(table, 4, usd)
+        found.append((choices, best))
+        assert multiprocessing.active_children() == []
+    assert found[0] == found[1]
+
+
+def test_an_error_in_a_process_is_that_of_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("astra_sim_serving.workers.processors", lambda: 2)
+    with pytest.raises(InputError, match=r"requests\.input: value is -5; expected at least 1"):
+        search(requests={**LOAD, "input": -5})
+
+
+def test_pools_of_each_device_are_candidates() -> None:
+    """Of two devices the slow one has a price at which it serves more for a dollar, and instances of both divide work by role."""
+    table = table_for(slo={"ttft_ms": 20.0}, requests={**LOAD, "count": 30}, model={"name": "llama-3.1-8b"}, kv_blocks=2000)
+    table["compute"] = {"plugin": "gpu", "device": "h100"}
+    table["platform"] = {"plugin": "dgx_h100"}
+    for price, cheapest in ((0.1, "a100-80"), (100.0, None)):
+        table["serving"]["pool"] = [{"gpu_hour_usd": 3.0}, {"device": "a100-80", "gpu_hour_usd": price}]
+        choices, best = choices_of(table, 2)
+        names = [str(choice.candidate) for choice in choices]
+        assert {"2 both TP 1", "2 both TP 1 a100-80", "1 prefill TP 1 + 1 decode TP 1 a100-80"} <= set(names)
+        assert best is not None
+        assert {division.device for _, _, division in best.candidate.pools} == {cheapest}
+        assert [each.get("device") for each in best.document()["pools"]] == [cheapest]
+
+
 def test_candidates_that_do_not_fit_are_named() -> None:
     table = table_for(memory_gib=0.0016, memory_margin_gib=0.0, memory_utilization=1.0)
     del table["serving"]["kv_blocks"]
-    with Progress(enabled=False, unit="s") as progress:
-        choices, best = search_pools(ServingExperiment(table), 4, progress)
+    choices, best = choices_of(table, 4)
     unfit = {str(choice.candidate) for choice in choices if choice.why == DOES_NOT_FIT}
     assert "4 both TP 1" in unfit
     assert "1 both TP 4" not in unfit
@@ -125,8 +169,8 @@ def test_options_of_a_pool_of_the_same_role_are_kept() -> None:
 def test_what_the_search_cannot_change_is_an_error(serving: dict[str, Any], npus: int, words: str) -> None:
     table = table_for()
     table["serving"].update(serving)
-    with Progress(enabled=False, unit="s") as progress, pytest.raises(InputError) as caught:
-        search_pools(ServingExperiment(table), npus, progress)
+    with pytest.raises(InputError) as caught:
+        choices_of(table, npus)
     assert words in str(caught.value)
 
 
@@ -156,7 +200,8 @@ def test_ranks_with_experts_as_wholes_divide_them() -> None:
 @pytest.mark.parametrize("usd", [4.0, 7.0, 9.5])
 def test_candidates_leave_no_money_for_another_instance(usd: float) -> None:
     prices = {"both": 2.0, "prefill": 3.0, "decode": 1.0}
-    ways = list(space(8, 4, prices=prices, usd_per_hour=usd).candidates())
+    by_device = {(role, None): price for role, price in prices.items()}
+    ways = list(space(8, 4, prices=by_device, usd_per_hour=usd).candidates())
     assert {role for way in ways for role, _, _ in way.pools} == {"both", "prefill", "decode"}
     for way in ways:
         assert way.usd_per_hour == sum(prices[role] * instances * division.npus for role, instances, division in way.pools)

@@ -24,7 +24,7 @@ RATES: Axes = [("serving.requests.rate", [20.0, 50.0, 90.0]), ("serving.max_sequ
 
 def rows_of(axes: Axes, processes: int, monkeypatch: pytest.MonkeyPatch) -> tuple[list[ServingRow], ServingRow | None]:
     """The rows of a sweep, with as many processes."""
-    monkeypatch.setattr("astra_sim_serving.sweep.processors", lambda: processes)
+    monkeypatch.setattr("astra_sim_serving.workers.processors", lambda: processes)
     with SweptRuns(ServingExperiment(case(slo={"ttft_ms": 1000.0})), axes) as runs:
         assert len(multiprocessing.active_children()) == (processes if processes > 1 else 0)
         result = runs.rows(Progress(enabled=False))
@@ -49,12 +49,13 @@ def test_the_error_of_a_run_is_that_of_the_sweep(processes: int, monkeypatch: py
 
 
 def test_a_process_of_a_sweep_ends_at_once_though_sigterm_is_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("astra_sim_serving.sweep.processors", lambda: 2)
+    monkeypatch.setattr("astra_sim_serving.workers.processors", lambda: 2)
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with SweptRuns(ServingExperiment(case()), RATES) as runs:
-            assert runs._pool is not None
-            assert runs._pool.apply(signal.getsignal, (signal.SIGTERM,)) is signal.SIG_DFL
+            pool = runs.workers._pool
+            assert pool is not None
+            assert pool.apply(signal.getsignal, (signal.SIGTERM,)) is signal.SIG_DFL
     finally:
         signal.signal(signal.SIGTERM, before)
 

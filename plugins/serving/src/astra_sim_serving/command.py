@@ -13,7 +13,7 @@ from astra_sim.options import Typed
 
 from astra_sim_serving.comparison import compare
 from astra_sim_serving.experiment import ServingExperiment, read_experiment
-from astra_sim_serving.pool_search import DOES_NOT_FIT, PoolChoice, search_pools
+from astra_sim_serving.pool_search import DOES_NOT_FIT, PoolChoice, PoolSearch
 from astra_sim_serving.result import ServingResult, csv_of, flat
 from astra_sim_serving.serving import serve
 from astra_sim_serving.sweep import ServingRow, SweptRuns
@@ -335,8 +335,9 @@ def _print_sweep(rows: Sequence[ServingRow], best: ServingRow | None) -> None:
 
 def _search(case: ServingExperiment, npus: int, usd_per_hour: float | None, output: str | None, as_json: bool, quiet: bool) -> None:
     """Search for pools, write the outcome of each candidate, and print those that meet the SLO."""
-    with Progress(enabled=not quiet, unit="s") as progress:
-        choices, best = search_pools(case, npus, progress, usd_per_hour=usd_per_hour)
+    # Processes come before the thread of the progress.
+    with PoolSearch(case, npus, usd_per_hour) as search, Progress(enabled=not quiet, unit="s") as progress:
+        choices, best = search.choices(progress)
     documents = [choice.document() for choice in choices]
     document = {"choices": documents, "best": None if best is None else best.document()}
 

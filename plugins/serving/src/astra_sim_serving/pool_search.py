@@ -7,8 +7,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+import multiprocessing
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
 
 import attrs
 from astra_sim import CapacityError, InputError
@@ -20,6 +24,7 @@ from astra_sim_serving.parts import Parts
 from astra_sim_serving.prices import SECONDS_PER_HOUR, prices_of
 from astra_sim_serving.serving import serve
 from astra_sim_serving.sweep import ServingRow
+from astra_sim_serving.workers import Workers
 
 PRECISION = 1.05
 """Ratio of the lowest rate that misses the SLO to the highest that meets it, at most."""
@@ -32,11 +37,12 @@ _SEARCHED = ("role", "instances", "tensor_parallel", "expert_parallel", "pipelin
 
 @attrs.frozen
 class Division:
-    """The NPUs of an instance: ranks that share products, stages, and ranks with requests of their own."""
+    """The NPUs of an instance: ranks that share products, stages, and ranks with requests of their own; `device` as in its pool."""
 
     tensor: int
     pipeline: int = 1
     data: int = 1
+    device: str | None = None
 
     @property
     def npus(self) -> int:
@@ -45,7 +51,7 @@ class Division:
 
     def __str__(self) -> str:
         pipeline, data = (f" {name} {degree}" if degree > 1 else "" for name, degree in (("PP", self.pipeline), ("DP", self.data)))
-        return f"TP {self.tensor}{pipeline}{data}"
+        return f"TP {self.tensor}{pipeline}{data}{'' if self.device is None else f' {self.device}'}"
 
 
 @attrs.frozen
@@ -90,12 +96,13 @@ class PoolChoice:
         return (self.rate or 0.0) / (self.candidate.usd_per_hour or 1.0)
 
     def document(self) -> dict[str, Any]:
-        """As JSON has it; degrees of pipelines and data parallelism are left out if they are 1."""
+        """As JSON has it; degrees of pipelines and data parallelism are left out if they are 1, and devices if pools name none."""
         pools = []
         for role, instances, division in self.candidate.pools:
             degrees = {"pipeline_parallel": division.pipeline, "data_parallel": division.data}
             above = {name: degree for name, degree in degrees.items() if degree > 1}
-            pools.append({"role": role, "instances": instances, "tensor_parallel": division.tensor, **above})
+            device = {} if division.device is None else {"device": division.device}
+            pools.append({"role": role, "instances": instances, "tensor_parallel": division.tensor, **above, **device})
         usd = self.candidate.usd_per_hour
         cost = {} if usd is None else {"usd_per_hour": usd, "goodput_requests_per_usd": self.goodput_per_usd}
         return {
@@ -110,11 +117,11 @@ class PoolChoice:
 
 @attrs.frozen
 class SearchSpace:
-    """The divisions of an instance by its role, and budgets: NPUs, and dollars an hour by the price of an NPU-hour of each role."""
+    """The divisions of an instance by its role, and budgets: NPUs, and dollars an hour by the price of an NPU-hour of role and device."""
 
     npus: int
     divisions: Mapping[str, Sequence[Division]]
-    prices: Mapping[str, float] | None = None
+    prices: Mapping[tuple[str, str | None], float] | None = None
     usd_per_hour: float | None = None
 
     def candidates(self) -> Iterator[PoolCandidate]:
@@ -135,43 +142,92 @@ class SearchSpace:
         most = (self.npus - sum(instances * each.npus for _, instances, each in beside)) // division.npus
         if self.prices is not None and self.usd_per_hour is not None:
             left = self.usd_per_hour * (1 + 1e-9) - self._usd(beside)
-            most = min(most, math.floor(left / (division.npus * self.prices[role])))
+            most = min(most, math.floor(left / (division.npus * self.prices[role, division.device])))
         return max(0, most)
 
     def _usd(self, pools: Sequence[tuple[str, int, Division]]) -> float:
         """Dollars of pools for an hour."""
         prices = self.prices or {}
-        return sum(prices[role] * instances * division.npus for role, instances, division in pools)
+        return sum(prices[role, division.device] * instances * division.npus for role, instances, division in pools)
 
     def _candidate(self, *pools: tuple[str, int, Division]) -> PoolCandidate:
         return PoolCandidate(pools, None if self.prices is None else self._usd(pools))
 
 
-def search_pools(
-    case: ServingExperiment, npus: int, progress: Progress, plugins: Plugins | None = None, usd_per_hour: float | None = None
-) -> tuple[list[PoolChoice], PoolChoice | None]:
-    """The choices for at most `npus` NPUs and `usd_per_hour` dollars an hour, and the best: that with the highest rate.
+class PoolSearch:
+    """The search of pools of at most `npus` NPUs and `usd_per_hour` dollars an hour, side by side in a process for each processor.
 
-    With prices it is that with the highest rate for a dollar. A candidate that misses the SLO at the rate at which it would be the best is
-    not looked at any further. Raises InputError.
+    The best choice is that with the highest rate, with prices that with the highest rate for a dollar. A candidate that misses the SLO at
+    the rate at which it would be the best is not looked at any further. Raises InputError.
     """
-    plugins = plugins or shared_plugins()
-    parts = Parts(case, plugins)
-    _check(parts, npus)
-    listed = list(_space(parts, npus, usd_per_hour).candidates())
-    if not listed:
-        raise InputError(f"{parts.where}: no instance costs at most {usd_per_hour} USD an hour; expected a larger --usd-per-hour")
-    choices: list[PoolChoice] = []
-    best: PoolChoice | None = None
-    for number, candidate in enumerate(listed):
-        progress.stage(f"pools {number + 1} of {len(listed)}", number / len(listed), 1 / len(listed))
-        search = _RateSearch(case, _tables(candidate, case.table["serving"]), progress, plugins)
-        to_beat = None if best is None else best.rate if candidate.usd_per_hour is None else best.value * candidate.usd_per_hour
-        choice = search.run(candidate, parts.options.requests.rate or 1.0, to_beat)
-        if choice.rate is not None and (best is None or choice.value > best.value):
-            best = choice
-        choices.append(choice)
-    return choices, best
+
+    def __init__(self, case: ServingExperiment, npus: int, usd_per_hour: float | None = None, plugins: Plugins | None = None) -> None:
+        self._case = case
+        self._plugins = plugins or shared_plugins()
+        parts = Parts(case, self._plugins)
+        _check(parts, npus)
+        self.candidates = list(_space(parts, npus, usd_per_hour).candidates())
+        if not self.candidates:
+            raise InputError(f"{parts.where}: no instance costs at most {usd_per_hour} USD an hour; expected a larger --usd-per-hour")
+        self._rate = parts.options.requests.rate or 1.0
+        self._round = multiprocessing.get_context("fork" if sys.platform == "linux" else None).Value("q", 0)
+        self.workers = Workers(self._looked_at, len(self.candidates))
+
+    def __enter__(self) -> Self:
+        self.workers.__enter__()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.workers.__exit__(kind, error, trace)
+
+    def choices(self, progress: Progress) -> tuple[list[PoolChoice], PoolChoice | None]:
+        """The choice of each candidate, and the best one: the same however many processes there are.
+
+        Processes look at the next candidates as if the best were known; when a better one is found they begin anew.
+        """
+        choices: list[PoolChoice] = []
+        best: PoolChoice | None = None
+        ahead: deque[Callable[[], PoolChoice | None]] = deque()
+        for number, candidate in enumerate(self.candidates):
+            progress.stage(f"pools {number + 1} of {len(self.candidates)}", number / len(self.candidates), 1 / len(self.candidates))
+            while len(ahead) < min(self.workers.count, len(self.candidates) - number):
+                next_one = number + len(ahead)
+                ahead.append(self.workers.start(next_one, _to_beat(self.candidates[next_one], best), self._round.value))
+            choice = ahead.popleft()() if ahead else None
+            if choice is None:  # which raises the error of one that failed elsewhere
+                choice = self._search(number, progress.reached).run(candidate, self._rate, _to_beat(candidate, best))
+            choices.append(choice)
+            if choice.rate is not None and (best is None or choice.value > best.value):
+                best = choice
+                ahead.clear()
+                self._round.value += 1
+        return choices, best
+
+    def _looked_at(self, number: int, to_beat: float | None, round_number: int) -> PoolChoice | None:
+        """The choice of a candidate; None if a better one than that to beat has been found meanwhile."""
+
+        def go_on(at: float, events: int) -> None:
+            if self._round.value != round_number:
+                raise _OutdatedError
+
+        try:
+            return self._search(number, go_on).run(self.candidates[number], self._rate, to_beat)
+        except _OutdatedError:
+            return None
+
+    def _search(self, number: int, on_progress: Callable[[float, int], None]) -> _RateSearch:
+        return _RateSearch(self._case, _tables(self.candidates[number], self._case.table["serving"]), on_progress, self._plugins)
+
+
+class _OutdatedError(Exception):
+    """Ends the look at a candidate."""
+
+
+def _to_beat(candidate: PoolCandidate, best: PoolChoice | None) -> float | None:
+    """The rate at which a candidate is as good as the best one."""
+    if best is None or best.rate is None:
+        return None
+    return best.rate if candidate.usd_per_hour is None else best.value * candidate.usd_per_hour
 
 
 def _space(parts: Parts, npus: int, usd_per_hour: float | None) -> SearchSpace:
@@ -183,20 +239,31 @@ def _space(parts: Parts, npus: int, usd_per_hour: float | None) -> SearchSpace:
     shares_experts = any(pool.expert_parallel > 1 for pool in options.pool)
     shared = math.gcd(model.heads, model.experts) if shares_experts else model.heads
     degrees = [1 << power for power in range(npus.bit_length())]
-    divisions, of_role = {}, {}
+    divisions: dict[str, list[Division]] = {}
+    of_kind: dict[tuple[str, str | None], float] = {}
     for role in ("both", "prefill", "decode"):
-        number = next((number for number, pool in enumerate(options.pool) if pool.role == role), 0)
-        pool = options.pool[number]
-        stages = [degree for degree in degrees if degree <= model.layers] if pool.pipeline_parallel > 1 else [1]
-        ranks = degrees if pool.data_parallel > 1 else [1]
-        divisions[role] = [
-            Division(tensor, pipeline, data)
-            for tensor, pipeline, data in itertools.product(degrees, stages, ranks)
-            if shared % tensor == 0 and tensor * pipeline * data <= npus and not (shares_experts and model.experts % (tensor * data))
-        ]
-        if prices is not None:
-            of_role[role] = prices[number]
-    return SearchSpace(npus, divisions, of_role or None, usd_per_hour)
+        divisions[role] = []
+        for number, pool in _kinds(options.pool, role):
+            stages = [degree for degree in degrees if degree <= model.layers] if pool.pipeline_parallel > 1 else [1]
+            ranks = degrees if pool.data_parallel > 1 else [1]
+            divisions[role] += [
+                Division(tensor, pipeline, data, pool.device)
+                for tensor, pipeline, data in itertools.product(degrees, stages, ranks)
+                if shared % tensor == 0 and tensor * pipeline * data <= npus and not (shares_experts and model.experts % (tensor * data))
+            ]
+            if prices is not None:
+                of_kind[role, pool.device] = prices[number]
+    return SearchSpace(npus, divisions, of_kind or None, usd_per_hour)
+
+
+def _kinds(pools: Sequence[PoolOptions], role: str) -> list[tuple[int, PoolOptions]]:
+    """The first pool of each device, with its number, of those of a role; without one, of all."""
+    result: dict[str | None, tuple[int, PoolOptions]] = {}
+    has_role = any(pool.role == role for pool in pools)
+    for number, pool in enumerate(pools):
+        if pool.role == role or not has_role:
+            result.setdefault(pool.device, (number, pool))
+    return list(result.values())
 
 
 def _check(parts: Parts, npus: int) -> None:
@@ -225,11 +292,12 @@ def _check(parts: Parts, npus: int) -> None:
 
 
 def _tables(candidate: PoolCandidate, serving: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The pools as an experiment has them, with the options of a pool of the same role, or of the first."""
+    """The pools as an experiment has them, with the options of the first pool of the same role and device, or else device."""
     pools: Sequence[Mapping[str, Any]] = serving.get("pool") or [{}]
     result = []
     for role, instances, division in candidate.pools:
-        base = next((pool for pool in pools if pool.get("role", PoolOptions().role) == role), pools[0])
+        same = [pool for pool in pools if pool.get("device") == division.device]
+        base = next((pool for pool in same if pool.get("role", PoolOptions().role) == role), same[0])
         experts = {"expert_parallel": division.tensor * division.data} if base.get("expert_parallel", 1) != 1 else {}
         copied = {key: value for key, value in base.items() if key not in _SEARCHED and (key != "exchange" or division.data > 1)}
         degrees = {"tensor_parallel": division.tensor, "pipeline_parallel": division.pipeline, "data_parallel": division.data}
@@ -243,7 +311,7 @@ class _RateSearch:
 
     case: ServingExperiment
     pools: list[dict[str, Any]]
-    progress: Progress
+    on_progress: Callable[[float, int], None]
     plugins: Plugins
 
     def run(self, candidate: PoolCandidate, rate: float, to_beat: float | None) -> PoolChoice:
@@ -259,8 +327,9 @@ class _RateSearch:
         return self._highest(candidate, rate, row)
 
     def _row(self, rate: float) -> ServingRow:
+        self.on_progress(0.0, 0)
         values = {"serving.pool": self.pools, "serving.requests.rate": rate}
-        document = serve(self.case.with_values(values), on_progress=self.progress.reached, plugins=self.plugins).document()
+        document = serve(self.case.with_values(values), on_progress=self.on_progress, plugins=self.plugins).document()
         return ServingRow({"serving.requests.rate": rate}, document)
 
     def _highest(self, candidate: PoolCandidate, rate: float, row: ServingRow) -> PoolChoice:
