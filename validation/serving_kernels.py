@@ -22,7 +22,8 @@ from astra_sim.models import describe_model
 from astra_sim.shapes import Gemm, GroupedGemm, Kernel
 from astra_sim_compute_gpu.device import DirectAllReduceFit, ServedProductFit
 from astra_sim_compute_gpu.model import Gpu, product_us
-from astra_sim_serving.formulas import KernelFormulas, touched_experts
+from astra_sim_serving.expert_loads import expert_load
+from astra_sim_serving.formulas import KernelFormulas
 from astra_sim_serving.model_memory import Sharding
 
 from validation.paged_attention import device_of
@@ -134,7 +135,7 @@ def experts(lines: Iterable[Mapping[str, Any]], gpu: Gpu, system: str, measured_
     return [line(*each) for each in _of(lines, system, "moe", moe_dtype=measured_type, kernel_source="vllm_fused_moe")]
 
 
-def _experts_of(config: Mapping[str, Any], element_type: str, gpu: Gpu) -> list[Kernel]:
+def _experts_of(config: Mapping[str, Any], element_type: str, gpu: Gpu, power: float | None = None) -> list[Kernel]:
     """The kernels of a measured layer of experts; where tokens choose evenly, all experts get some if there are enough."""
     number, tokens, parts = config["num_experts"], config["num_tokens"], config["moe_ep_size"]
     dimensions = {
@@ -143,8 +144,27 @@ def _experts_of(config: Mapping[str, Any], element_type: str, gpu: Gpu) -> list[
     }  # fmt: skip
     model = describe_model(dimensions, shared_plugins(), "validation")
     formulas = KernelFormulas(model, Sharding(tensor=config["moe_tp_size"] * parts, expert=parts), gpu, element_type, "bf16")
-    touched = min(number, tokens * model.top_k) if config["distribution"] == "balanced" else touched_experts(model, tokens)
-    return formulas.expert_kernels(tokens, touched)
+    load = expert_load(model, tokens, parts, power)
+    if config["distribution"] == "balanced":
+        load = load._replace(touched=min(number, tokens * model.top_k) / parts)
+    return formulas.expert_kernels(tokens, load)
+
+
+def uneven_experts(lines: Iterable[Mapping[str, Any]], above: int = 0) -> Iterator[tuple[bool, float, float, float]]:
+    """Experts that tokens choose by a power law, in measurements of more than `above` tokens: whether several ranks share them, and
+    microseconds by chance, by the power law, and measured, with the numbers of device files.
+    """
+    lines = list(lines)
+    for system in [each for systems in GENERATIONS for each in systems]:
+        gpu = device_of(system)
+        assert gpu.profile.inference is not None
+        for measured_type, name in TYPES.items():
+            fit = gpu.profile.inference.grouped_gemm.get(name)
+            for config, us, _ in _of(lines, system, "moe", moe_dtype=measured_type, kernel_source="vllm_fused_moe"):
+                law, _, power = config["distribution"].rpartition("_")
+                if fit is not None and law == "power_law" and config["num_tokens"] > above:
+                    kernels = (_experts_of(config, name.removesuffix("_block"), gpu, each) for each in (None, float(power)))
+                    yield config["moe_ep_size"] > 1, *(_us(gpu, each, fit) for each in kernels), us
 
 
 def latent_prompts(lines: Iterable[Mapping[str, Any]], gpu: Gpu, system: str) -> list[tuple[float, float]]:

@@ -99,6 +99,19 @@ def test_latent_attention_of_prompts(system: str, title: str, bound: float, line
     assert re.search(figures.replace("+", r"\+"), " ".join(PAGE.read_text().split()))
 
 
+def test_experts_that_tokens_choose_unevenly(lines: list[dict[str, Any]]) -> None:
+    """Where several ranks share them the fullest decides."""
+    kernels = [line for line in lines if line["kind"] == "kernel"]
+    page = " ".join(PAGE.read_text().split())
+    for several, above, title in ((True, 256, "several ranks, more than 256 tokens"), (None, 0, "all")):
+        found = [times for is_shared, *times in serving_kernels.uneven_experts(kernels, above) if several in (None, is_shared)]
+        chance, power = ([times[place] / times[2] - 1 for times in found] for place in (0, 1))
+        by_chance, by_power = ((100 * sum(each) / len(found), 100 * sum(map(abs, each)) / len(found)) for each in (chance, power))
+        assert by_power[1] < by_chance[1]
+        figures = [f"{mean:+.1f} %, {absolute:.1f} %" for mean, absolute in (by_chance, by_power)]
+        assert f"| {title} | {len(found)} | {figures[0]} | {figures[1]} |" in page
+
+
 def test_servers_without_tables(lines: list[dict[str, Any]]) -> None:
     errors: dict[str, list[float]] = {}
     page = (ROOT / "validation" / "serving.md").read_text()

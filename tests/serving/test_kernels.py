@@ -15,8 +15,11 @@ from astra_sim.shapes import Attention, Elementwise, Gemm, GroupedGemm
 from astra_sim_compute_gpu.device import DirectAllReduceFit, device_of, read_table
 from astra_sim_compute_gpu.model import Gpu
 from astra_sim_serving import serve
+from astra_sim_serving.expert_loads import ExpertLoad, expert_load, touched_experts
 from astra_sim_serving.formulas import KernelFormulas
 from astra_sim_serving.model_memory import Sharding
+
+from serving.cases import EXPERTS, RING, TINY, case
 
 SERVED = ("inference",)
 SCALES = ("inference", "scales_inputs")
@@ -97,7 +100,8 @@ def test_rows_of_experts_elsewhere_are_written_and_read() -> None:
     model = describe_model(dimensions, shared_plugins(), "test")
 
     def traffic(sharding: Sharding, gathered: bool = True) -> tuple[int, ...]:
-        kernels = KernelFormulas(model, sharding, gpu(), "bf16", "bf16", gathered).expert_kernels(100, 64)
+        load = ExpertLoad(64 / sharding.expert, 400 / sharding.expert)
+        kernels = KernelFormulas(model, sharding, gpu(), "bf16", "bf16", gathered).expert_kernels(100, load)
         first, second, activation, combine = kernels
         assert isinstance(first, GroupedGemm)
         assert isinstance(second, GroupedGemm)
@@ -214,3 +218,44 @@ def test_numbers_of_a_device_are_not_those_of_another() -> None:
     assert h100 is not None
     assert b200 is not None
     assert attrs.asdict(h100) != attrs.asdict(b200)
+
+
+def test_without_a_power_law_all_ranks_have_the_mean() -> None:
+    model = describe_model({**EXPERTS, "experts": 64, "top_k": 4}, shared_plugins(), "test")
+    assert expert_load(model, 100, 8, None) == (touched_experts(model, 100) / 8, 50)
+
+
+@pytest.mark.parametrize("power", [1.0, 1.01, 1.2, 3.0])
+@pytest.mark.parametrize("tokens", [1, 10, 5000])
+def test_a_power_law_fills_a_rank_and_touches_fewer_experts(power: float, tokens: int) -> None:
+    """Of all ranks together choices stay as many, but for those of an expert that each token can choose but once."""
+    model = describe_model({**EXPERTS, "experts": 64, "top_k": 4}, shared_plugins(), "test")
+    whole = expert_load(model, tokens, 1, power)
+    assert whole.touched < touched_experts(model, tokens) + 1e-9
+    assert 0.5 * tokens * 4 < whole.choices <= tokens * 4 * (1 + 1e-9)
+    fullest = [expert_load(model, tokens, ranks, power) for ranks in (2, 8, 64)]
+    for load, ranks in zip(fullest, (2, 8, 64), strict=True):
+        assert whole.choices / ranks < load.choices <= tokens * min(4, 64 // ranks)
+        assert load.touched <= 64 / ranks
+    assert [each.choices for each in fullest] == sorted((each.choices for each in fullest), reverse=True)
+
+
+def test_a_server_whose_tokens_choose_unevenly() -> None:
+    """Few tokens read fewer experts; of many the fullest rank has more to do than the mean: both loops have the same times."""
+    model = {"dimensions": {**EXPERTS, "experts": 64, "top_k": 4, "hidden": 1024, "expert_ffn": 512}}
+    times = {}
+    for name, tokens in ("few", 8), ("many", 4000):
+        for power in None, 1.2:
+            requests = {"arrival": "burst", "count": 8, "input": tokens, "output": 2}
+            options = {} if power is None else {"expert_power": power}
+            pool = [{"tensor_parallel": 4, "expert_parallel": 4}]
+            table = case(model={**model, **options}, pool=pool, requests=requests, max_batched_tokens=32_000, kv_blocks=5000)
+            table["compute"] = {"plugin": "gpu", "device": "a100-80"}
+            table["platform"] = {**RING, "size": 4}
+            results = [serve(table, compiled=compiled) for compiled in (True, False)]
+            assert results[0].csv() == results[1].csv()
+            times[name, power] = results[0].document()["time"]["gemm"]
+    assert times["few", 1.2] < times["few", None]
+    assert times["many", 1.2] > 1.1 * times["many", None]
+    with pytest.raises(InputError, match=r"serving\.model\.expert_power has no effect: the model has no experts"):
+        serve(case(model={"dimensions": TINY, "expert_power": 1.2}))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from astra_sim import InputError, InputWarning
+from astra_sim import InputError
 from astra_sim_serving import serve
 from support.commands import command
 
@@ -53,12 +53,6 @@ def test_each_model_has_the_time_of_its_own_layers() -> None:
     document = serve(table_for(requests={**LOAD, "rate": 5.0, "models": {"small": 1, "large": 1}})).document()
     parts = [document["models"][name]["tpot_s"]["mean"] for name in ("small", "large")]
     assert 1.5 < parts[1] / parts[0] < 3  # six layers against two, and as large a head
-
-
-def test_a_window_of_attention_is_said_to_have_no_effect() -> None:
-    with pytest.warns(InputWarning, match=r"serving\.model: the window of 8 tokens has no effect"):
-        windowed = serve(case(model={"dimensions": {**TINY, "window": 8}})).document()
-    assert windowed["tpot_s"] == serve(case()).document()["tpot_s"]
 
 
 def test_shares_change_neither_arrivals_nor_lengths() -> None:

@@ -11,17 +11,13 @@ from astra_sim.models import ModelDescription
 from astra_sim.shapes import ELEMENT_BYTES, Attention, Elementwise, Gemm, GroupedGemm, Kernel
 
 from astra_sim_serving.batch import BatchShape
+from astra_sim_serving.expert_loads import ExpertLoad, expert_load
 from astra_sim_serving.model_memory import ACTIVATION_BYTES, Sharding, key_heads
 
 KV_QUANTUM = 16
 """Context lengths are rounded to multiples of this, so that times are found again."""
 
 LOGIT_BYTES = 4
-
-
-def touched_experts(model: ModelDescription, tokens: int) -> float:
-    """Experts that get at least one token, on average, if each token chooses by chance."""
-    return model.experts * (1 - (1 - model.top_k / model.experts) ** tokens)
 
 
 def expert_layers(model: ModelDescription) -> int:
@@ -33,7 +29,7 @@ def expert_layers(model: ModelDescription) -> int:
 class KernelFormulas:
     """Times of the kernels of one rank in microseconds. Products have `element_type`, keys and values `kv_type`.
 
-    `gathered`: a rank with experts has the tokens of all ranks, else those that are sent to its experts.
+    `gathered`: a rank with experts has the tokens of all ranks, else those that are sent to its experts. `expert_power`: see `expert_load`.
     `attentions` are the times of attention of a layer that are known, by sequences (0: a prompt), and by queries and keys of each.
     """
 
@@ -43,6 +39,7 @@ class KernelFormulas:
     element_type: str
     kv_type: str
     gathered: bool = True
+    expert_power: float | None = None
     attentions: dict[tuple[int, int, int], float] = attrs.field(factory=dict)
     _products: dict[int, tuple[float, float]] = attrs.field(factory=dict)
 
@@ -98,9 +95,10 @@ class KernelFormulas:
 
     def experts_us(self, tokens: int) -> float:
         """The routed experts of all layers for the tokens of all ranks, their activation, and the sum of their outputs."""
-        return self._us(*self.expert_kernels(tokens, touched_experts(self.model, tokens))) * expert_layers(self.model)
+        load = expert_load(self.model, tokens, self.sharding.expert, self.expert_power)
+        return self._us(*self.expert_kernels(tokens, load)) * expert_layers(self.model)
 
-    def expert_kernels(self, tokens: int, touched: float) -> list[Kernel]:
+    def expert_kernels(self, tokens: int, load: ExpertLoad) -> list[Kernel]:
         """The kernels of the routed experts of a layer, for those that get tokens. Ranks of one expert share its width.
 
         The kernels of vLLM, `fused_moe`, work on a row for each expert that a token chose, wherever that expert is: of those of other ranks
@@ -108,10 +106,10 @@ class KernelFormulas:
         has no such rows.
         """
         model, sharding = self.model, self.sharding
-        experts = max(1, round(touched / sharding.expert))
-        rows = max(1, round(tokens * model.top_k / sharding.expert / experts))
+        experts = max(1, round(load.touched))
+        rows = max(1, round(load.choices / experts))
         width = max(1, model.expert_ffn * sharding.expert // sharding.stage_npus)
-        entered, own_rows = (model.branches - 1) * width, math.ceil(tokens * model.top_k / sharding.expert)
+        entered, own_rows = (model.branches - 1) * width, math.ceil(load.choices)
         chosen = tokens * model.top_k if self.gathered else own_rows
         zeros = (chosen - own_rows) * (entered + model.hidden)
         return [

@@ -10,7 +10,8 @@ from astra_sim.models import ModelDescription
 
 from astra_sim_serving.batch import BatchShape
 from astra_sim_serving.collectives import SharedCollectives
-from astra_sim_serving.formulas import KV_QUANTUM, KernelFormulas, expert_layers, touched_experts
+from astra_sim_serving.expert_loads import expert_load
+from astra_sim_serving.formulas import KV_QUANTUM, KernelFormulas, expert_layers
 from astra_sim_serving.launches import LaunchPlan
 from astra_sim_serving.lora import AdapterTimes
 from astra_sim_serving.model_memory import ACTIVATION_BYTES, Sharding
@@ -61,6 +62,7 @@ class TableTimes:
     counts: PricingCounts
     formulas: KernelFormulas | None = None
     skew: float = 0.055
+    expert_power: float | None = None
     _layers: dict[int, tuple[float, float]] = attrs.field(factory=dict)
     _experts: dict[int, float] = attrs.field(factory=dict)
     _heads: dict[int, tuple[float, float]] = attrs.field(factory=dict)
@@ -92,8 +94,8 @@ class TableTimes:
         if moe is None or not self.model.experts:
             return 0.0
         if tokens not in self._experts:
-            parts = self.sharding.expert
-            point = tokens / parts, touched_experts(self.model, tokens) / parts
+            load = expert_load(self.model, tokens, self.sharding.expert, self.expert_power)
+            point = load.choices / self.model.top_k, load.touched
             time, outside = moe.at(point)
             self._experts[tokens] = self._counted(not outside, lambda f: f.experts_us(tokens), lambda: time * expert_layers(self.model))
         return self._experts[tokens]

@@ -180,6 +180,13 @@ class ServedModel:
     name: str | None = option(None, help="a model by name, or the path of a config.json of Hugging Face or of its folder")
     dimensions: dict[str, Any] = option(factory=dict, help="dimensions of a model that has no name here")
     precision: str = option("bf16", choices=WEIGHT_TYPES, help="type of weights and of the inputs of products")
+    expert_power: float | None = option(
+        None,
+        above=0,
+        maximum=10,
+        help="experts are chosen in proportion to numbers with density x^-power, as aiconfigurator measures (1.2), and the fullest rank "
+        "decides; none: by chance, all alike",
+    )
     kv: str | None = option(None, choices=WEIGHT_TYPES, help="type of keys and values; none: bf16")
     scaling: str | None = option(
         None,

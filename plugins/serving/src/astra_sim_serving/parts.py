@@ -92,7 +92,10 @@ class Parts:
             raise InputError(f"{where}: expected either name or dimensions")
         if served.scaling is not None and ELEMENT_BYTES[served.precision] > 1:
             raise InputError(f"{where}.scaling has no effect with precision = {served.precision!r}; expected fp8")
-        return self._described(served.name or served.dimensions, where)
+        model = self._described(served.name or served.dimensions, where)
+        if served.expert_power is not None and not model.experts:
+            raise InputError(f"{where}.expert_power has no effect: the model has no experts")
+        return model
 
     def _described(self, named: str | Mapping[str, Any], where: str) -> ModelDescription:
         model = describe_model(named, self.plugins, where)

@@ -35,7 +35,8 @@ class Pricing:
             formulas.gathered = pool.exchange == "gather"
         kernels: KernelTimes
         if self.parts.tables is not None:
-            kernels = TableTimes(self.parts.tables, self.served.model, sharding, self.parts.counts, formulas, options.skew)
+            power = self.served.options.expert_power
+            kernels = TableTimes(self.parts.tables, self.served.model, sharding, self.parts.counts, formulas, options.skew, power)
         else:
             assert formulas is not None
             kernels = FormulaTimes(formulas, self.parts.counts)
@@ -59,7 +60,7 @@ class Pricing:
         if compute is None:
             return None
         served = self.served.options
-        return KernelFormulas(model, sharding, compute, served.precision, served.kv or "bf16")
+        return KernelFormulas(model, sharding, compute, served.precision, served.kv or "bf16", expert_power=served.expert_power)
 
     def _adapters(self, sharding: Sharding, compute: Compute | None) -> AdapterTimes | None:
         """The times of adapters; None if there are none. Raises InputError if no model gives them."""
