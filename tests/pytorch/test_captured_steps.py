@@ -118,6 +118,12 @@ def run(path: Path, npus: int = 2, **options: Any) -> Any:
         ([kernel(20), on(0, "mark", 1), on(1, "wait_mark", 1), gather(100, 1, stream=1), kernel(50)], 120, 50),
         ([gather(100, 1, 1), on(1, "wait", 1), on(1, "mark", 5), kernel(30), on(0, "wait_mark", 5), kernel(30)], 130, 70),
         ([kernel(80, stream=1), kernel(30)], 110, 0),
+        # A copy of another stream goes next when it may begin, so that its gather runs beside the kernels issued before it.
+        (
+            [kernel(20), on(0, "mark", 1), kernel(30), kernel(30), on(1, "wait_mark", 1), kernel(10, stream=1), gather(60, 1, stream=1)],
+            90,
+            0,
+        ),
         ([kernel(80, stream=1), on(1, "mark", 1), on(0, "wait_mark", 1), kernel(30)], 110, 0),
         ([on(0, "wait", 9), kernel(30)], 30, 0),  # of a step before
     ],
@@ -150,6 +156,8 @@ MEMORY = [
     kernel(50),
     freed(2),
     storage(4, 400, "temporaries"),
+    on(0, "mark", 1),
+    on(1, "wait_mark", 1),
     kernel(25, stream=1),
     freed(4),
     kernel(30),

@@ -1,6 +1,7 @@
 """The operations of a rank: its kernels stream by stream, its communication, and their dependencies.
 
-Kernels of a stream run one after another, and a device runs those of all streams one at a time. A collective begins when the work its
+Kernels of a stream run one after another, and a device runs those of all streams one at a time: that of another stream than the default
+one, such as a copy of FSDP, next when it may begin, as such streams have a higher priority. A collective begins when the work its
 stream has waited for has ended, and when the collective before it in the same group has: NCCL has one stream for each group. Kernels of
 the default stream that wait for communication do so in a `Wait`, which is exposed time; kernels of other streams, such as FSDP's copies,
 wait on their own stream.
@@ -8,6 +9,7 @@ wait on their own stream.
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -66,6 +68,14 @@ class _Stream:
         self.pending |= other.pending
 
 
+def _renumbered(operation: Operation, place: list[int]) -> Operation:
+    """An operation whose dependencies have other numbers."""
+    after = tuple(sorted(place[each] for each in operation.after))
+    if isinstance(operation, Wait):
+        return attrs.evolve(operation, after=after, pending=tuple(sorted(place[each] for each in operation.pending)))
+    return attrs.evolve(operation, after=after)
+
+
 class TorchRankProgram:
     """Writes the operations of a rank. `members` is the scope of a group's collectives, `duration` the time of a kernel (ps)."""
 
@@ -81,6 +91,7 @@ class TorchRankProgram:
         """Changes of memory: the operation after which it changes (-1: the start), the bytes, and their kind."""
         self._held: Counter[str] = Counter()
         self._last_kernel = -1
+        self._aside: set[int] = set()
         self.capture, self._layers, self._duration = capture, layers, duration
         self._members = {name: members(name) for name in {each["group"] for each in capture.events if each["kind"] == "collective"}}
         self._start: frozenset[int] = frozenset()
@@ -106,6 +117,36 @@ class TorchRankProgram:
         for stream in self._streams.values():
             end.join(stream)
         self._start = end.kernels | end.pending
+
+    def put_side_streams_first(self) -> None:
+        """Number the operations anew: of those that may begin, an NPU starts the first, which are to be the kernels of other streams.
+
+        Everything else stays in its order, so that all ranks of a group call its collectives alike.
+        """
+        if not self._aside:
+            return
+        users: list[list[int]] = [[] for _ in self.operations]
+        missing = []
+        for number, operation in enumerate(self.operations):
+            waited = (*operation.after, *(operation.pending if isinstance(operation, Wait) else ()))
+            missing.append(len(waited))
+            for before in waited:
+                users[before].append(number)
+        ready = [(number not in self._aside, number) for number, count in enumerate(missing) if not count]
+        heapq.heapify(ready)
+        order: list[int] = []
+        while ready:
+            number = heapq.heappop(ready)[1]
+            order.append(number)
+            for user in users[number]:
+                missing[user] -= 1
+                if not missing[user]:
+                    heapq.heappush(ready, (user not in self._aside, user))
+        place = [0] * len(order)
+        for new, old in enumerate(order):
+            place[old] = new
+        self.operations = [_renumbered(self.operations[old], place) for old in order]
+        self.memory = [(place[after] if after >= 0 else after, size, kind) for after, size, kind in self.memory]
 
     def _event(self, event: Mapping[str, Any], stream: _Stream) -> None:
         """Write the operation of an event, or change the dependencies of its stream."""
@@ -141,6 +182,8 @@ class TorchRankProgram:
         stream.kernels, stream.pending = frozenset({number}), frozenset()
         if event["stream"] == DEFAULT_STREAM:
             self._last_kernel = number
+        else:
+            self._aside.add(number)
 
     def _collective(self, event: Mapping[str, Any], stream: _Stream) -> None:
         """Write a collective; one of a group of one rank is none."""

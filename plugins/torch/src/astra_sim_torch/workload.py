@@ -13,7 +13,7 @@ from astra_sim.compute import MissingWork, Work
 from astra_sim.context import Context
 from astra_sim.errors import warn
 from astra_sim.graph import ExecutionGraph, Figure, NpuProgram, ProgramTimes
-from astra_sim.shapes import Attention, Gemm
+from astra_sim.shapes import Attention, Elementwise, Gemm
 
 from astra_sim_torch.capture_command import CaptureSettings, capture_ranks
 from astra_sim_torch.capture_file import RankCapture, load_captures, parse_capture
@@ -63,6 +63,7 @@ def torch_capture(options: CaptureOptions, context: Context) -> ExecutionGraph:
         program = TorchRankProgram(capture, layers, lambda name, c=capture, s=stands_for: ranks.members(c, name, s), duration)  # type: ignore[misc]
         for iteration in range(context.run.passes):
             program.write(iteration)
+        program.put_side_streams_first()
         programs.append((program, stands_for))
     programs.sort(key=lambda each: each[1][0])
     first, *others = programs
@@ -106,8 +107,8 @@ class _TorchDurations:
         return self._known[key]
 
 
-def _shape(event: Mapping[str, Any]) -> Gemm | Attention | None:
-    """The shape of a product or of attention."""
+def _shape(event: Mapping[str, Any]) -> Gemm | Attention | Elementwise | None:
+    """The shape of a product or of attention, and the bytes of a kernel without operations; None for other kernels with operations."""
     kind = event.get("type")
     if "gemm" in event:
         m, n, k, batch = event["gemm"]
@@ -125,7 +126,7 @@ def _shape(event: Mapping[str, Any]) -> Gemm | Attention | None:
             backward=bool(event.get("backward")),
             element_type=kind,
         )
-    return None
+    return None if event["flops"] else Elementwise(read_bytes=event["read"], write_bytes=event["write"])
 
 
 class _TorchFigures:

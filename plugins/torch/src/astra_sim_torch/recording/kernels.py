@@ -33,6 +33,28 @@ _VIEWS = ("_reshape_alias", "_unsafe_view", "view_as_real")
 _GATHERS = ("embedding", "index", "index_select", "gather")
 """Operators that read as much of their first operand as they write."""
 
+_OVERWRITING = (
+    "copy_",
+    "_foreach_copy_",
+    "fill_",
+    "zero_",
+    "_foreach_zero_",
+    "normal_",
+    "uniform_",
+    "random_",
+    "bernoulli_",
+    "exponential_",
+)
+"""Operators in place that do not read what they write."""
+
+_SCATTERS = ("index_put_", "_index_put_impl_", "scatter_", "scatter_add_", "index_add_", "index_copy_")
+"""Operators in place that write single elements; if they add to these, they read them, too."""
+
+_NORMS_BACKWARD = ("native_layer_norm_backward", "_fused_rms_norm_backward")
+"""Operators that read gradient and input once more for the gradients of weights, in a kernel of its own."""
+
+_FUSED_OPTIMIZERS = ("_fused_adam", "_fused_sgd", "_fused_adagrad")
+
 _PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "_scaled_mm")
 _FUNCTIONAL = {
     "all_reduce": "all_reduce",
@@ -115,11 +137,8 @@ class Recorder(TorchDispatchMode):
             return  # an operator that returned its input, such as a reshape of a contiguous tensor
         shape = _shape(name, inputs, args, kwargs)
         flops = _attention_flops(shape) or self._flops(function, args, kwargs, result)
-        fields: dict[str, Any] = {"op": name, "flops": flops, "read": _bytes(inputs), "write": _bytes(written)}
-        if name in _GATHERS:
-            fields["read"] = fields["write"] + _bytes(each for each in inputs if not each.dtype.is_floating_point)
-        if name == "all_gather_copy_in":  # of FSDP2: into its own part of a buffer that is an operand
-            fields["read"] = fields["write"] = _bytes(_tensors(args[0]))
+        read, write = _traffic(name, inputs, written, args, kwargs)
+        fields: dict[str, Any] = {"op": name, "flops": flops, "read": read, "write": write}
         if (kind := _TYPES.get(written[0].dtype)) is not None:
             fields["type"] = kind
         fields |= shape
@@ -144,6 +163,41 @@ class Recorder(TorchDispatchMode):
         for tensor in _tensors(result):
             self._works[id(tensor)] = tensor, number
         self._events.add_described("collective", op=_FUNCTIONAL[base], bytes=_bytes(_tensors(args[0])), group=group, work=number)
+
+
+def _traffic(name: str, inputs: list[torch.Tensor], written: list[torch.Tensor], args: Any, kwargs: Any) -> tuple[int, int]:
+    """Bytes that the kernels of an operator on a GPU read and write: each operand once, but for operators that do otherwise."""
+    read, write = _bytes(inputs), _bytes(written)
+    numbers = _bytes(each for each in inputs if not each.dtype.is_floating_point)
+    if name in _GATHERS:
+        read = write + numbers
+    elif name == "all_gather_copy_in":  # of FSDP2: into its own part of a buffer that is an operand
+        read = write = _bytes(_tensors(args[0]))
+    elif name in _OVERWRITING:
+        read -= _bytes(each for each in inputs if any(each is other for other in written))
+    elif name in _SCATTERS and (elements := _scattered(name, args)) is not None:
+        write = elements * written[0].element_size()
+        read = numbers + write * (2 if "add" in name or (len(args) > 3 and args[3] is True) else 1)
+    elif name == "nll_loss_forward":  # one score of each row
+        read = numbers + args[0].shape[0] * args[0].element_size()
+    elif name == "nll_loss_backward":
+        read -= _bytes([args[1]])
+    elif name in _NORMS_BACKWARD and args[-1][-1]:
+        read += _bytes(args[:2])
+    elif name.startswith(_FUSED_OPTIMIZERS) and kwargs.get("grad_scale") is None:
+        write -= _bytes(args[1])  # gradients are written where they are unscaled
+    return read, write
+
+
+def _scattered(name: str, args: Any) -> int | None:
+    """Elements that an operator of `_SCATTERS` writes; None if its mask decides that, so that it may be all."""
+    if "index_put" not in name:
+        return int(args[2].numel() if name.startswith("scatter") else args[3].numel())
+    indices = [each for each in args[1] if each is not None]
+    if any(each.dtype in (torch.bool, torch.uint8) for each in indices):
+        return None
+    places = [place for place, size in enumerate(args[0].shape) if place >= len(args[1]) or args[1][place] is None]
+    return int(math.prod((*torch.broadcast_shapes(*(each.shape for each in indices)), *(args[0].shape[place] for place in places))))
 
 
 def _attention_flops(shape: dict[str, Any]) -> int:

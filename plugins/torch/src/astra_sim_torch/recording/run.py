@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from . import compiling, data_parallel, devices, groups, objects, streams
+from . import compiling, data_parallel, devices, groups, norms, objects, streams
 from .events import TorchEvents, write
 from .kernels import Recorder
 from .memory import TorchMemory
@@ -108,6 +108,7 @@ def _record(options: Any, script: str, events: TorchEvents) -> str | None:
             raise _Done
 
     groups.register(events)
+    norms.register()
     data_parallel.register(events)
     compiling.run_eagerly(events)
     objects.register(options.objects, options.rank, modules.without_backward)
