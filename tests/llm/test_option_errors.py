@@ -117,6 +117,12 @@ TOGETHER: dict[str, tuple[dict[str, Any], str]] = {
         {"zero": 1, "accumulation": "whole"},
         "accumulation is whole, .* where zero is 1; expected 2 or 3",
     ),
+    "copies where nothing is exchanged": (
+        {"collective_buffers": "copies", "tensor_parallel": 8},
+        "collective_buffers is copies, .* data_parallel is 1",
+    ),
+    "inputs that are not shared": ({"saved_inputs": "whole"}, "saved_inputs is whole, .* without sequence parallelism"),
+    "buckets of nothing that runs beside": ({"overlap": {"bucket": 5}}, "overlap.bucket is 5, .* unless overlap.dp is true"),
     "broadcasts without shards": ({"update": "broadcast"}, "update is broadcast, .* unless zero is 1 or 2"),
     "broadcasts beside passes": (
         {"zero": 1, "update": "broadcast", "overlap": {"dp": True}},

@@ -94,6 +94,9 @@ def _attention(setup: TrainingSetup) -> _LlmPart:
         outputs = _latent_outputs(setup)
         low, low_inputs = mla.query_rank + mla.key_value_rank + mla.rope, mla.query_rank + mla.key_value_rank
     context = heads * model.value_size
+    if mla is None and setup.saved_inputs == "whole":
+        result = (read * model.hidden + HALF * (outputs + context)) * tokens
+        return _LlmPart(result, result + hidden_bytes(setup))
     shared = share((read * (model.hidden + low_inputs) + HALF * low) * tokens, _sequence_share(setup))
     result = shared + HALF * (outputs + context) * tokens
     return _LlmPart(result, result + hidden_bytes(setup))
@@ -129,7 +132,7 @@ def _dense(setup: TrainingSetup, width: int) -> _LlmPart:
     """Norm's output, outputs of the first product, which the activation reads, and the input of the second."""
     model, read = setup.model, _input_bytes(setup, "fc1")
     inner = _feed_forward_bytes(setup, share(width, setup.parallel.tensor)) * setup.tokens
-    result = share(read * model.hidden * setup.tokens, _sequence_share(setup)) + inner
+    result = share(read * model.hidden * setup.tokens, _input_share(setup)) + inner
     return _LlmPart(result, result + hidden_bytes(setup))
 
 
@@ -148,13 +151,19 @@ def _experts(setup: TrainingSetup) -> _LlmPart:
     inner = _feed_forward_bytes(setup, share(model.expert_ffn, parallel.expert_tensor))
     routed = (read * model.hidden + inner + HALF * model.hidden) * copies
     shared = _feed_forward_bytes(setup, share(model.shared_experts * model.expert_ffn, parallel.tensor)) * setup.tokens
-    bytes_read = share((read * model.hidden + 4 * model.experts) * setup.tokens, _sequence_share(setup))
+    ranks = _input_share(setup) if model.shared_experts else _sequence_share(setup)
+    bytes_read = share(read * model.hidden * setup.tokens, ranks) + share(4 * model.experts * setup.tokens, _sequence_share(setup))
     return _LlmPart(bytes_read + routed + shared, bytes_read + routed + shared + hidden_bytes(setup))
 
 
 def _sequence_share(setup: TrainingSetup) -> int:
     """Ranks that share the tensors outside of the split products."""
     return setup.parallel.tensor if setup.parallel.sequence else 1
+
+
+def _input_share(setup: TrainingSetup) -> int:
+    """Ranks that share the inputs of products that are kept."""
+    return 1 if setup.saved_inputs == "whole" else _sequence_share(setup)
 
 
 def hidden_bytes(setup: TrainingSetup) -> int:

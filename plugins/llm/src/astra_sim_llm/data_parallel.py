@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from astra_sim.schedule import Collective
+from astra_sim.shapes import Elementwise
 
 from astra_sim_llm.adapters import trained
 from astra_sim_llm.counts import ParameterCounts, block_kind
@@ -53,7 +54,32 @@ class DataParallel:
         return [("edp", 2 * experts // self._plan.parallel.expert_shards), ("dp", 2 * others // self._plan.parallel.shards)]
 
     def _gathers(self, unit: Unit, overlapped_with: int) -> list[Step]:
-        return [LlmExchange("parameters", axis, Collective.ALL_GATHER, size, overlapped_with) for axis, size in self.gathered(unit) if size]
+        gathers = [
+            LlmExchange("parameters", axis, Collective.ALL_GATHER, size, overlapped_with) for axis, size in self.gathered(unit) if size
+        ]
+        if not self._copies or not gathers:
+            return list(gathers)
+        # A shard of fp32 parameters to 16 bits, and that into the buffer: 6 and 4 bytes a parameter.
+        own = sum(each.bytes for each in gathers) // 2
+        return [_copy(6 * own, 4 * own), *gathers]
+
+    @property
+    def _copies(self) -> bool:
+        return self._plan.options.collective_buffers == "copies"
+
+    def with_copied_gradients(self, parts: Sequence[Part]) -> list[Part]:
+        """Parts that end with the copy of their gradients into the buffer that is reduced."""
+        if not self._copies:
+            return list(parts)
+        sizes = [(part, unit, sum(self._parameters(unit))) for part, unit in parts]
+        return [([*part, *([_copy(2 * size, self._plan.gradient_bytes * size)] if size else [])], unit) for part, unit, size in sizes]
+
+    def _with_copied_weights(self, parts: Sequence[Part], there: Unit | None = None) -> list[Part]:
+        """Parts that begin with the copy of their weights from the buffer into which they were gathered."""
+        if not self._copies:
+            return list(parts)
+        sizes = [(part, unit, self._all_parameters(unit)) for part, unit in parts]
+        return [(part if unit == there else [_copy(2 * size.total, 2 * size.total), *part], unit) for part, unit, size in sizes]
 
     def _reduces(self, unit: Unit, overlapped_with: int) -> list[Step]:
         """The reduction of a unit's gradients over its replicas."""
@@ -74,7 +100,7 @@ class DataParallel:
     def _buckets(self, units: Sequence[Unit]) -> list[list[Unit]]:
         """Units whose gradients are reduced together, in the order given."""
         # Small reductions are bound by latency, which grows with the ring: so a bucket grows with the replicas.
-        least = max(BUCKET, 1_000_000 * self._plan.parallel.data)
+        least = self._plan.options.overlap.bucket or max(BUCKET, 1_000_000 * self._plan.parallel.data)
         buckets: list[list[Unit]] = []
         size = least
         for unit in units:
@@ -89,7 +115,7 @@ class DataParallel:
         """The last backward pass: gradients of a bucket are reduced when all of them are there, beside later work."""
         last = {bucket[-1]: bucket for bucket in self._buckets([unit for _, unit in parts])}
         steps: list[Step] = []
-        for part, unit in parts:
+        for part, unit in self.with_copied_gradients(parts):
             steps += part
             if unit in last:
                 total = [sum(each) for each in zip(*map(self._parameters, last[unit]), strict=True)]
@@ -115,7 +141,7 @@ class DataParallel:
 
     def sharded(self, parts: Sequence[Part]) -> list[Step]:
         """Weights are gathered unit by unit (ZeRO-3), each beside the unit before it."""
-        return self._around(parts, self._gathers, _nothing)
+        return self._around(self._with_copied_weights(parts), self._gathers, _nothing)
 
     def sharded_backward(self, parts: Sequence[Part], gathers: bool, is_stored: bool, reduces: bool) -> list[Step]:
         """A backward pass: `gathers` the weights of each unit again (ZeRO-3), and `reduces` its gradients beside the unit that follows.
@@ -125,7 +151,9 @@ class DataParallel:
         # FSDP reshards after a forward pass; the unit that the backward pass begins with is the one that it has used last.
         there = parts[0][1] if is_stored and parts else None
         gather = (lambda unit, overlapped_with: self._gathers(unit, overlapped_with) if unit != there else []) if gathers else _nothing
-        return self._around(parts, gather, self._reduces if reduces else _nothing)
+        if gathers:
+            parts = self._with_copied_weights(parts, there)
+        return self._around(self.with_copied_gradients(parts) if reduces else parts, gather, self._reduces if reduces else _nothing)
 
     def _around(
         self, parts: Sequence[Part], gather: Callable[[Unit, int], list[Step]], reduce: Callable[[Unit, int], list[Step]]
@@ -141,14 +169,19 @@ class DataParallel:
             kernels = sum(isinstance(step, LlmRun) for step in part)
             if place == 0:
                 steps += gather(unit, 0)
+            gathers = gather(parts[place + 1][1], kernels) if place + 1 < len(parts) else []
             if place:
-                steps += reduce(parts[place - 1][1], kernels)
-            if place + 1 < len(parts):
-                steps += gather(parts[place + 1][1], kernels)
+                steps += reduce(parts[place - 1][1], kernels + sum(isinstance(step, LlmRun) for step in gathers))
+            steps += gathers
             steps += part
         if parts:
             steps += reduce(parts[-1][1], 0)
         return steps
+
+
+def _copy(read: int, written: int) -> LlmRun:
+    """The copies of weights or gradients from or to a buffer of a collective."""
+    return LlmRun("copy", Elementwise(read_bytes=read, write_bytes=written))
 
 
 def _nothing(unit: Unit, overlapped_with: int) -> list[Step]:

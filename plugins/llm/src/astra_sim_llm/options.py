@@ -43,6 +43,14 @@ class Overlap:
     contention: float = option(0.0, minimum=0, maximum=1, help="share of the shorter of compute and collective by which compute slows"
                                " while a data-parallel or expert collective runs beside it; fits give 0.15 to 0.5")  # fmt: skip
 
+    bucket: int | None = option(
+        None,
+        minimum=1,
+        help="parameters of which gradients are reduced together, at least, block by block; none: 40 million, or a million for each replica"
+        " (Megatron-core); DDP of PyTorch: 25 MiB of gradients",
+        unit="parameters",
+    )
+
     @property
     def gathers_run(self) -> bool:
         """Whether parameters are gathered beside forward passes: as gradients are reduced, unless `gathers` says."""
@@ -158,7 +166,19 @@ class LlmOptions:
         None, above=0, help="traffic of a parameter that is updated; none: 58 with fp16 (loss scaling), else 46", unit="bytes"
     )
     fused_gradients: bool = option(
-        True, help="weight gradients are added to fp32 ones by the product itself; false: by a kernel of its own"
+        True, help="weight gradients are added to those before by the product itself; false: by a kernel of its own"
+    )
+    collective_buffers: str = option(
+        "views",
+        choices=("views", "copies"),
+        help="gradients and gathered weights are views of buffers of collectives (Megatron-core), or kernels copy them: 16-bit gradients"
+        " into buffers that are reduced (DDP and FSDP2 of PyTorch), weights into those that are gathered and out of them (FSDP2)",
+    )
+    saved_inputs: str = option(
+        "shards",
+        choices=("shards", "whole"),
+        help="inputs of products that sequence parallelism keeps for backward passes: shards, which are gathered again (Megatron-core), or"
+        " whole ones (DTensor of PyTorch)",
     )
     dispatch: str = option(
         "experts",

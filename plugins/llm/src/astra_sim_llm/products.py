@@ -51,6 +51,7 @@ class ProductWork:
     precision: str = "bf16"
     fp32_gradients: bool = True
     fused_gradients: bool = True
+    saved_inputs: str = "shards"
     flash: bool = True
     fp8_attention: bool = False
     ulysses: bool = False
@@ -113,7 +114,7 @@ class Products:
             yield from (*self.multiply(name, self.tokens, n, k), *adapter.up, first)
 
     def enter_back(self, name: str, n: int, k: int) -> Iterator[Step]:
-        """The gradients of `enter`: that of the input is added over tensor ranks; for the weights the input is gathered again."""
+        """The gradients of `enter`: that of the input is added over tensor ranks; for the weights kept shards of the input are gathered."""
         cast = list(self.cast(self.tokens * n))
         adapter = self._adapter(name, n, k)
         weights = [*self._weight_gradient(name, self.tokens, n, k), *self._adapter_gradients(adapter)]
@@ -125,7 +126,7 @@ class Products:
         gather = (
             # Weight gradients alone need the gathered input: unless it runs beside the other product, a schedule may put it off with them.
             [attrs.evolve(self.gather(self.tokens * k), weight=not early, overlapped_with=int(early))]
-            if self.parallel.sequence and weights
+            if self.parallel.sequence and weights and self.work.saved_inputs == "shards"
             else []
         )
         beside = len(weights) if self.frozen else 1
@@ -206,9 +207,10 @@ class Products:
 
     def _accumulated(self, product: LlmRun, weights: int) -> Iterator[Step]:
         yield product
-        # As DeepSpeed in bf16: a kernel adds them, at 12 bytes a weight.
+        # As DeepSpeed in bf16: a kernel adds them, at 12 bytes a weight; of 16 bits, 6.
         if not self.work.fused_gradients:
-            yield LlmRun("add gradients", Elementwise(read_bytes=8 * weights, write_bytes=4 * weights), weight=True)
+            size = 4 if self.work.fp32_gradients else 2
+            yield LlmRun("add gradients", Elementwise(read_bytes=2 * size * weights, write_bytes=size * weights), weight=True)
 
     @property
     def frozen(self) -> bool:

@@ -173,7 +173,7 @@ class StageWriter:
             return self._data_parallel.with_reduction(parts)
         if reduces and each:
             return self._data_parallel.sharded_backward(parts, False, False, True)
-        return join(*(part for part, _ in parts))
+        return join(*(part for part, _ in (self._data_parallel.with_copied_gradients(parts) if reduces else parts)))
 
     def _forward(self, chunk: int, first: bool) -> list[Step]:
         """Embedding, layers, and head."""

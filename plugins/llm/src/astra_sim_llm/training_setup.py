@@ -31,6 +31,7 @@ class TrainingSetup:
     precision: str = option("bf16", choices=PRECISIONS, help="inputs of products")
     gradients: str = option("fp32", choices=("fp32", "same"), help="precision in which gradients are kept")
     accumulation: str = option("shards", choices=("shards", "whole"), help="the gradients that ZeRO-2 and 3 keep between micro-batches")
+    saved_inputs: str = option("shards", choices=("shards", "whole"), help="what sequence parallelism keeps of inputs of products")
     recompute: str = option("none", choices=RECOMPUTE, help="activations that are computed again")
     recompute_layers: int | None = option(None, minimum=0, help="first layers of each chunk that are computed again; none: all")
     recompute_modules: tuple[str, ...] = option((), choices=RECOMPUTE_MODULES, help="parts of blocks that are computed again")

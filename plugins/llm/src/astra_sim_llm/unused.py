@@ -23,9 +23,11 @@ _OF_TRAINING = (
         "recompute_modules",
         "gradients",
         "fused_gradients",
+        "collective_buffers",
+        "saved_inputs",
         "optimizer_bytes",
     ),
-    *("overlap.dp", "overlap.gathers", "overlap.p2p", "overlap.ep", "overlap.contention"),
+    *("overlap.dp", "overlap.gathers", "overlap.bucket", "overlap.p2p", "overlap.ep", "overlap.contention"),
 )
 _OF_DECODING = ("decode_tokens", "kv_length")
 _OF_EXPERTS = ("expert_tensor_parallel", "expert_skew", "capacity_factor", "node_limit", "dispatch", "expert_groups", "fused_experts")
@@ -101,6 +103,10 @@ def _of_one_rank(options: LlmOptions, parallel: Parallelism) -> Unused:
         yield from ((name, "where expert_parallel is 1; expected several ranks") for name, is_chosen in used.items() if is_chosen)
     if options.scatter and parallel.data == 1:
         yield "scatter", "where data_parallel is 1; expected several replicas"
+    if options.collective_buffers == "copies" and parallel.data == 1:
+        yield "collective_buffers", "where data_parallel is 1; expected several replicas"
+    if options.saved_inputs == "whole" and not (parallel.sequence and parallel.tensor > 1):
+        yield "saved_inputs", "without sequence parallelism of several tensor ranks"
     if options.context == "ulysses" and parallel.context == 1:
         yield "context", "where context_parallel is 1; expected several ranks"
 
@@ -134,6 +140,8 @@ def _beside_others(options: LlmOptions, names: Container[str], model: Model) -> 
         yield "accumulation", f"where zero is {options.zero}; expected 2 or 3"
     if options.overlap.gathers is not None and options.zero not in (1, 2):
         yield "overlap.gathers", f"where zero is {options.zero}; expected 1 or 2"
+    if options.overlap.bucket is not None and (options.zero == 3 or not (options.overlap.dp or options.overlap.gathers_run)):
+        yield "overlap.bucket", "unless overlap.dp is true and zero at most 2"
     if options.overlap.contention and not (options.overlap.dp or options.overlap.ep):
         yield "overlap.contention", "where neither overlap.dp nor overlap.ep is true"
 
