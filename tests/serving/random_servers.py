@@ -11,12 +11,14 @@ from serving.cases import EXPERTS, RING, case
 
 
 def add_models(draw: random.Random, result: dict[str, Any]) -> None:
-    """Let windows, drafts or adapters be there."""
+    """Let windows, experts that are chosen unevenly, drafts or adapters be there."""
     if draw.random() < 0.2:
         dimensions = result["serving"]["model"]["dimensions"]
         result["serving"]["model"] = {
             "dimensions": {**dimensions, "window": draw.choice([1, 20, 60]), "full_interval": draw.choice([0, 2])}
         }
+    if "experts" in result["serving"]["model"]["dimensions"] and draw.random() < 0.3:
+        result["serving"]["model"]["expert_power"] = draw.choice([1.01, 1.2])
     if draw.random() < 0.3:
         result["serving"]["speculative"] = {
             "tokens": draw.randint(1, 5), "acceptance": draw.choice([0.0, 0.6, 1.0]), "draft": draw.choice(["ngram", "mtp"]),
