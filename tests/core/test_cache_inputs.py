@@ -151,7 +151,8 @@ def test_a_run_says_what_it_says_where_nothing_is_kept(kind: str, name: str, tmp
         if "nvl72" in name and "nodes" in options:  # a fabric of 288 NPUs is routed again in each run
             options["nodes"] = 2
         assert outcome(experiment(kind, provider, options)).startswith("{"), "the component is not run"
-        runs, after_others = [], []
+        runs: list[dict[str, Any]] = []
+        after_others: list[str] = []
         for _, same in itertools.groupby(changed(kind, provider, options, examples[0]), key=operator.itemgetter(0)):
             outcome(experiment(kind, provider, options))  # what is kept of it is the newest, and would do if this option were forgotten
             runs += [run for _, run in same]
