@@ -47,7 +47,7 @@ class Block(nn.Module):
 
 
 def rotated(x: torch.Tensor) -> torch.Tensor:
-    """Rotary positions of (tokens, sequences, heads, head_size), as Llama's own code has them."""
+    """Rotary positions of (tokens, sequences, heads, head_size), as Llama's code has them."""
     angles = torch.outer(torch.arange(x.shape[0], device=x.device), 10000.0 ** -torch.linspace(0, 1, x.shape[3] // 2, device=x.device))
     turns = torch.polar(torch.ones_like(angles), angles)[:, None, None]
     pairs = torch.view_as_complex(x.float().unflatten(-1, (-1, 2)))

@@ -52,7 +52,7 @@ def test_kept_inputs_are_not_gathered_again_and_take_memory() -> None:
         plan = make_plan(LlmOptions(**options | {"model": Model(**MODEL)}), 8)
         saved.append(block_activations(plan.setup, "dense").saved)
     tokens, width, layers = MODEL["sequence"], MODEL["hidden"], MODEL["layers"]
-    assert payloads[0] - payloads[1] == 8 * 2 * layers * 2 * tokens * width // 8 * 7  # of 8 micro-batches, all ranks' shares but their own
+    assert payloads[0] - payloads[1] == 8 * 2 * layers * 2 * tokens * width // 8 * 7  # of 8 micro-batches, all shares but a rank's
     assert saved[1] - saved[0] == 2 * 2 * tokens * width * 7 // 8
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import re
 import subprocess
 import sys
@@ -20,16 +19,9 @@ from astra_sim_torch.memory import MEMORY_EVENTS, peak_of
 from click.testing import CliRunner
 from support import ROOT
 
+from pytorch.capturing import PYTHON, capture, needs_torch
+
 EXAMPLES = ROOT / "examples" / "pytorch"
-PYTHON = os.environ.get("ASTRA_TORCH_PYTHON")
-"""A Python that has torch, where it is not this one."""
-needs_torch = pytest.mark.skipif(not PYTHON and importlib.util.find_spec("torch") is None, reason="torch is not installed")
-
-
-def capture(*words: str | Path) -> Any:
-    """The result of the command."""
-    python = ["--python", PYTHON] if PYTHON else []
-    return CliRunner().invoke(cli.astra, ["capture", "torch", *python, *map(str, words)])
 
 
 def problem_of(script: str, folder: Path, *options: str) -> AstraError:
@@ -119,6 +111,42 @@ def test_objects_are_shared_and_weights_initialized_without_numbers(tmp_path: Pa
     (result,) = load_captures(str(tmp_path / "out"))
     written = [event["write"] for event in result.events if event["kind"] == "kernel" and event["op"] in ("mul_", "normal_")]
     assert written == [4 * 8 * 4, 16 * 4]
+
+
+TRAFFIC = """
+import torch
+from torch import nn
+from torch.nn import functional
+torch.distributed.init_process_group("nccl")
+model = nn.Sequential(nn.RMSNorm(256), nn.RMSNorm(256), nn.Linear(256, 512, bias=False)).to("cuda", torch.bfloat16)
+optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+for _ in range(3):
+    scores = torch.utils.checkpoint.checkpoint(model, torch.randn(64, 256, device="cuda").bfloat16(), use_reentrant=False).float()
+    scores.detach()[torch.arange(64, device="cuda"), torch.zeros(64, dtype=torch.int64, device="cuda")] = 0
+    functional.cross_entropy(scores, torch.zeros(64, dtype=torch.int64, device="cuda")).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+@needs_torch
+def test_operators_read_and_write_what_their_kernels_do_on_gpus(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(TRAFFIC)
+    assert capture("--world", "2", "-o", tmp_path / "out", "--", tmp_path / "train.py").exit_code == 0
+    (result,) = load_captures(str(tmp_path / "out"))
+    traffic: dict[str, list[tuple[int, int]]] = {}
+    for event in result.events:
+        if event["kind"] == "kernel":
+            traffic.setdefault(event["op"], []).append((event["read"], event["write"]))
+    rows, scores, parameters = 64 * 256 * 2, 64 * 512 * 4, 2 * 256 + 256 * 512
+    assert traffic["_fused_rms_norm"] == [(rows + 512, rows + 256)] * 4  # again in the backward pass
+    # The first has no gradient of its input; the other has two kernels, both of which read gradient and input.
+    assert traffic["_fused_rms_norm_backward"] == [(4 * rows + 256 + 512, rows + 512), (2 * rows + 256 + 512, 512)]
+    assert traffic["index_put_"] == [(2 * 64 * 8 + 64 * 4, 64 * 4)]
+    assert traffic["nll_loss_forward"] == [(64 * 8 + 64 * 4, 8)]
+    assert [written for _, written in traffic["nll_loss_backward"]] == [scores]
+    steps = 3 * 4
+    assert traffic["_fused_adamw_"] == [(parameters * 2 * 4 + steps, parameters * 2 * 3)]
 
 
 SHARDED_OPTIMIZER = """

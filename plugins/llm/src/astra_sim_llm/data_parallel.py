@@ -60,8 +60,8 @@ class DataParallel:
         if not self._copies or not gathers:
             return list(gathers)
         # A shard of fp32 parameters to 16 bits, and that into the buffer: 6 and 4 bytes a parameter.
-        own = sum(each.bytes for each in gathers) // 2
-        return [_copy(6 * own, 4 * own), *gathers]
+        shard = sum(each.bytes for each in gathers) // 2
+        return [_copy(6 * shard, 4 * shard), *gathers]
 
     @property
     def _copies(self) -> bool:

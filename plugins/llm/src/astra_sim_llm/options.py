@@ -165,9 +165,7 @@ class LlmOptions:
     optimizer_bytes: float | None = option(
         None, above=0, help="traffic of a parameter that is updated; none: 58 with fp16 (loss scaling), else 46", unit="bytes"
     )
-    fused_gradients: bool = option(
-        True, help="weight gradients are added to those before by the product itself; false: by a kernel of its own"
-    )
+    fused_gradients: bool = option(True, help="weight gradients are added to those before by the product itself; false: by another kernel")
     collective_buffers: str = option(
         "views",
         choices=("views", "copies"),

@@ -51,7 +51,7 @@ _SCATTERS = ("index_put_", "_index_put_impl_", "scatter_", "scatter_add_", "inde
 """Operators in place that write single elements; if they add to these, they read them, too."""
 
 _NORMS_BACKWARD = ("native_layer_norm_backward", "_fused_rms_norm_backward")
-"""Operators that read gradient and input once more for the gradients of weights, in a kernel of its own."""
+"""Operators that read gradient and input once more for the gradients of weights, in another kernel."""
 
 _FUSED_OPTIMIZERS = ("_fused_adam", "_fused_sgd", "_fused_adagrad")
 
@@ -182,7 +182,7 @@ def _traffic(name: str, inputs: list[torch.Tensor], written: list[torch.Tensor],
         read = numbers + args[0].shape[0] * args[0].element_size()
     elif name == "nll_loss_backward":
         read -= _bytes([args[1]])
-    elif name in _NORMS_BACKWARD and args[-1][-1]:
+    elif name in _NORMS_BACKWARD and args[-1][0] and any(args[-1][1:]):
         read += _bytes(args[:2])
     elif name.startswith(_FUSED_OPTIMIZERS) and kwargs.get("grad_scale") is None:
         write -= _bytes(args[1])  # gradients are written where they are unscaled

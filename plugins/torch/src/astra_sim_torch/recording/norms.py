@@ -39,19 +39,20 @@ def _backward(
     shape: Sequence[int],
     mask: Sequence[bool],
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    return torch.empty_like(input), input.new_empty(list(shape) if mask[1] else [0])
+    return torch.empty_like(input) if mask[0] else input.new_empty([0]), input.new_empty(list(shape) if mask[1] else [0])
 
 
 def _save(ctx: Any, inputs: Any, output: Any) -> None:
     input, ctx.shape, weight = inputs
     ctx.save_for_backward(input, output[1], weight)
+    ctx.set_materialize_grads(False)
 
 
 def _gradients(context: Any, gradient: torch.Tensor, _: Any) -> tuple[Any, None, Any]:
     input, deviation, weight = context.saved_tensors
     mask = context.needs_input_grad[0], context.needs_input_grad[2]
     of_input, of_weight = getattr(torch.ops, _NAMESPACE)._fused_rms_norm_backward(gradient, input, deviation, weight, context.shape, mask)
-    return of_input, None, of_weight if mask[1] else None
+    return of_input if mask[0] else None, None, of_weight if mask[1] else None
 
 
 def rms_norm(input: torch.Tensor, normalized_shape: Sequence[int], weight: torch.Tensor | None = None, eps: float | None = None) -> Any:
