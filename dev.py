@@ -9,7 +9,8 @@ python3 dev.py test PACKAGE        run the tests of one package, such as core or
 python3 dev.py ns3 [ARGUMENTS]     build the network ns3, which is not among the other packages (its licence is GPL-2.0-only), and run its
                                    tests: pytest with these arguments. Once built it stays in the environment, up to date
 python3 dev.py interop             run the tests that need programs of others: MLCommons' Chakra tools
-python3 dev.py frameworks          run the tests that need PyTorch and JAX, whose programs are captured
+python3 dev.py frameworks [RELEASE]...  run the tests that need PyTorch and JAX, whose programs are captured, with their two newest
+                                   releases, each in an environment of its own; or with some, such as torch-2.15 jax-0.12
 python3 dev.py lint                ruff check, ruff format --check, mypy and clang-format --dry-run
 python3 dev.py docs [DIR]          build the documentation site into DIR (site), with warnings as errors; docs/*.md are its pages
 python3 dev.py bench [NAME]        run the benchmark of that name in benchmarks/, or all
@@ -53,6 +54,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from devtools import comparison, figures, release, suite, workspace
+from devtools import frameworks as releases
 from devtools.environment import Environment
 from devtools.workspace import ROOT, Failure
 
@@ -134,11 +136,10 @@ def interop(arguments: Sequence[str]) -> int:
 
 
 def frameworks(arguments: Sequence[str]) -> int:
-    """Run the tests that need PyTorch and JAX, of which the versions without GPUs will do."""
+    """Run the tests that need PyTorch and JAX, with each of their two newest releases; those without GPUs will do."""
     os.environ.setdefault("PIP_EXTRA_INDEX_URL", "https://download.pytorch.org/whl/cpu")
-    OURS.install(tools=True, frameworks=True)
-    os.chdir(ROOT)
-    OURS.become(OURS.python, "-m", "pytest", *IN_PARALLEL, *arguments, "tests/pytorch", "tests/xla")
+    OURS.install(tools=True)
+    return releases.run([OURS.python, "-m", "pytest", *IN_PARALLEL], arguments)
 
 
 def ns3(arguments: Sequence[str]) -> int:

@@ -29,10 +29,9 @@ from devtools.workspace import (
 TOOLS = "development tools"
 BUILD_TOOLS = "build tools"
 OTHERS = "programs of others"
-FRAMEWORKS = "frameworks whose programs are captured"
 LIBRARIES = "libraries of ns-3"
 SITE = "tools of the site"
-_NO_PACKAGES = TOOLS, BUILD_TOOLS, OTHERS, FRAMEWORKS, LIBRARIES, SITE
+_NO_PACKAGES = TOOLS, BUILD_TOOLS, OTHERS, LIBRARIES, SITE
 
 
 @dataclass(frozen=True)
@@ -51,13 +50,12 @@ class Environment:
         self,
         tools: bool = False,
         others: bool = False,
-        frameworks: bool = False,
         apart: bool = False,
         docs: bool = False,
         later: Container[str] = (),
     ) -> None:
-        """Bring it up to date: the packages, and if asked for the development tools, programs of others, frameworks, packages built
-        apart, and what builds the documentation site.
+        """Bring it up to date: the packages, and if asked for the development tools, programs of others, packages built apart, and
+        what builds the documentation site.
 
         What is built apart stays, and up to date, once it is there. Packages named in `later` are left out until they are installed
         by another call. Raises Failure.
@@ -67,7 +65,7 @@ class Environment:
         folders = {toml_of(member)["project"]["name"]: member for member in (*members(), *(separate() if apart else ()))}
         folders = {name: folder for name, folder in folders.items() if name not in later or installed.get(name)}
         groups = toml_of(ROOT)["dependency-groups"]
-        chosen = {TOOLS: ("dev", tools), OTHERS: ("interop", others), FRAMEWORKS: ("frameworks", frameworks), SITE: ("docs", docs)}
+        chosen = {TOOLS: ("dev", tools), OTHERS: ("interop", others), SITE: ("docs", docs)}
         requirements = {BUILD_TOOLS: build_requirements(), **{name: groups[group] for name, (group, is_on) in chosen.items() if is_on}}
         alone = {LIBRARIES: groups["ns3"]} if apart else {}
         wanted = {name: fingerprint(member) for name, member in folders.items()}

@@ -21,6 +21,7 @@ from astra_sim.files import FileSet, read_text
 
 from astra_sim_torch.capture_file import RankCapture, parse_capture
 from astra_sim_torch.ranks import regular, targets
+from astra_sim_torch.recording.batches import parse_batch, parse_stub
 
 INSTALL = "pip install torch --index-url https://download.pytorch.org/whl/cpu"
 _START = Path(__file__).with_name("recording") / "start.py"
@@ -42,8 +43,23 @@ class CaptureSettings:
     gpus_per_node: int = 8
     memory_gib: float = 80.0
     item: float | None = None
+    data: str | None = None
+    stub: tuple[str, ...] = ()
     python: str = sys.executable
     timeout_s: float = 600.0
+
+    def check(self) -> None:
+        """Raises InputError if `data` or a stub cannot be read."""
+        try:
+            if self.data is not None:
+                parse_batch(self.data)
+        except ValueError as problem:
+            raise InputError(f"--data: {problem}") from None
+        try:
+            for each in self.stub:
+                parse_stub(each)
+        except ValueError as problem:
+            raise InputError(f"--stub: {problem}") from None
 
 
 @click.command()
@@ -55,6 +71,8 @@ class CaptureSettings:
 )
 @click.option("--memory-gib", type=float, default=80.0, show_default=True, help="Memory of a GPU that torch.cuda names, in GiB.")
 @click.option("--item", type=float, help="Value that .item() of a fake tensor returns.  [default: an error]")
+@click.option("--data", metavar="fake|SHAPES", help="Synthetic data sets, or the batches that loaders yield: see below.")
+@click.option("--stub", multiple=True, metavar="NAME[=FUNCTION]", help="Module, class or function to replace: see below.")
 @click.option(
     "--timeout", "timeout_s", type=click.FloatRange(1), default=600.0, show_default=True, help="Seconds until a rank is given up."
 )
@@ -73,6 +91,15 @@ def capture(ranks: str, output: str, as_json: bool, quiet: bool, script: tuple[s
 
     --ranks auto records rank 0 and, if it sends messages, the ranks that it sends to in the same groups, such as the stages of a
     pipeline: all others do the same as one of these. --ranks all records each.
+
+    \b
+    A script may need what is not here:
+      --data fake                           synthetic text for `datasets`, tokenizers that are not on this machine, zeros
+                                            for missing files of numpy.memmap and numpy.fromfile
+      --data input_ids=8x1024:int64         all loaders yield such a batch, a dict; without names a tuple or one tensor
+      --stub wandb                          a module, class or function that does nothing
+      --stub flash_attn.flash_attn_func=stubs.attention
+                                            your own function, of a module beside the script
     """
     captures = capture_ranks(list(script), _ranks(ranks, settings), CaptureSettings(**settings))  # type: ignore[arg-type]
     with FileSet() as files:
@@ -107,6 +134,7 @@ def capture_ranks(script: list[str], ranks: list[int] | None, settings: CaptureS
 
     Raises InputError if the script, the Python or torch is not there, and RunError if the script fails.
     """
+    settings.check()
     if not os.path.isfile(script[0]):
         raise InputError(f"{script[0]}: no such file; expected a Python script")
     _check_torch(settings.python)
@@ -172,8 +200,9 @@ def _capture_rank(script: list[str], rank: int, settings: CaptureSettings, objec
             "--timeout": settings.timeout_s,
             "--output": output,
             "--objects": objects,
-        } | ({} if settings.item is None else {"--item": settings.item})
-        command = [settings.python, str(_START), *(str(word) for pair in options.items() for word in pair), "--", *script]
+        } | {f"--{name}": value for name in ("item", "data") if (value := getattr(settings, name)) is not None}
+        pairs = [*options.items(), *(("--stub", each) for each in settings.stub)]
+        command = [settings.python, str(_START), *(str(word) for pair in pairs for word in pair), "--", *script]
         try:  # the process gives itself up, and says where it was
             limit = settings.timeout_s + _STARTS_S
             done = subprocess.run(command, stderr=subprocess.PIPE, text=True, errors="replace", check=False, timeout=limit)
@@ -193,10 +222,19 @@ def _given_up(script: str, rank: int, settings: CaptureSettings, stack: str) -> 
     """The error of a script that runs too long, with the line at which it was. `stack`: of its threads, innermost lines first."""
     places = [line for file, line in re.findall(r'File "([^"]+)", line (\d+)', stack) if os.path.abspath(file) == os.path.abspath(script)]
     where = f"{script}:{places[0]}" if places else script
-    return (
-        f"{where}: rank {rank} did not end within {settings.timeout_s:g} s; does it wait for another rank, or loop until numbers change, "
-        "which tensors do not have? --timeout gives it longer"
+    loads = any(word in stack for word in _LOADING)
+    remedy = (
+        "it loads data from a network: --data fake makes data sets and tokenizers synthetic, --stub MODULE.NAME=MODULE.FUNCTION replaces "
+        "what loads"
+        if loads
+        else "does it wait for another rank, or loop until numbers change, which tensors do not have? --stub MODULE.NAME "
+        "replaces what waits"
     )
+    return f"{where}: rank {rank} did not end within {settings.timeout_s:g} s; {remedy}; --timeout gives it longer"
+
+
+_LOADING = ("huggingface_hub", "/datasets/", "urllib", "httpx", "requests/", "socket.py")
+"""Packages whose functions load from a network."""
 
 
 def _failure(script: str, rank: int, status: int, stderr: str) -> str:

@@ -34,6 +34,8 @@ class CaptureOptions:
     python: str | None = option(None, help="Python that has torch, if it is not the one of astra")
     step: int = option(2, minimum=1, help="step of the script that is captured")
     item: float | None = option(None, help="value that .item() of a tensor of the script returns; none: an error")
+    data: str | None = option(None, help="data of the script: fake, or the tensors of a batch, as --data of astra capture torch")
+    stub: tuple[str, ...] = option((), help="modules, classes and functions that are replaced, as --stub of astra capture torch")
 
 
 def _captures(options: CaptureOptions, npus: int) -> list[RankCapture]:
@@ -42,7 +44,9 @@ def _captures(options: CaptureOptions, npus: int) -> list[RankCapture]:
         raise InputError("path and script are " + ("missing" if options.path is None else "both given") + "; expected one of them")
     if options.path is not None:
         return load_captures(options.path)
-    settings = CaptureSettings(world=npus, step=options.step, item=options.item, python=options.python or sys.executable)
+    settings = CaptureSettings(
+        world=npus, step=options.step, item=options.item, data=options.data, stub=options.stub, python=options.python or sys.executable
+    )
     texts = capture_ranks([str(options.script), *shlex.split(options.arguments)], None, settings)
     captures = [parse_capture(text, f"{options.script}, rank {rank}") for rank, text in texts.items()]
     for note in dict.fromkeys(note for each in captures for note in each.notes):

@@ -172,6 +172,9 @@ def parse_module(text: str) -> Module:
             entry, name = (computations[name] if is_entry else entry), ""
         elif name and line.strip():
             instruction, is_root = _instruction(line, number)
+            for operand in instruction.operands:
+                if "#" in operand:
+                    _add_element(rows, operand, number)
             rows[instruction.name] = instruction
             root = instruction if is_root else root
         elif not name and (opened := _COMPUTATION.match(line)) and header:
@@ -248,6 +251,20 @@ def _instruction(line: str, number: int) -> tuple[Instruction, bool]:
     is_leaf = opcode[1] in ("constant", "parameter", "iota")
     operands = () if is_leaf else tuple(part.split()[-1].lstrip("%") for part in split_commas(literal))
     return Instruction(match[2], shape, opcode[1], operands, literal.strip(), body[end + 1 :].lstrip(", "), number), bool(match[1])
+
+
+def _add_element(rows: dict[str, Instruction], name: str, line: int) -> None:
+    """Add the get-tuple-element that `tuple#2` stands for, as JAX writes it from 0.11 on. Raises InputError if there is no such element."""
+    owner, _, index = name.rpartition("#")
+    if name in rows:
+        return
+    if "#" in owner:
+        _add_element(rows, owner, line)
+    parts = rows[owner].shape.parts if owner in rows else None
+    if parts is None or not index.isdecimal() or int(index) >= len(parts):
+        raise InputError(f"line {line}: no value {name!r}; expected an element of a tuple of an earlier line")
+    attributes = ", ".join(["index=" + index, *re.findall(r"metadata=\{[^}]*\}", rows[owner].attributes)])
+    rows[name] = Instruction(name, parts[int(index)], "get-tuple-element", (owner,), owner, attributes, line)
 
 
 def _check_operands(computations: dict[str, Computation]) -> None:

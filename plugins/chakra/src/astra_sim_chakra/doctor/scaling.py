@@ -142,6 +142,8 @@ class Scaling:
             notes.append("collectives without a process group join all ranks; over some dimensions (involved_dim), the last of them grows")
         elif not growing and not any(program.has_peers for program in self._traces.programs):
             notes.append("no collective joins the copies: each of them works by itself")
+        if everybody or growing:
+            notes.append(f"compute stays as on {self._old} ranks, also what a rank does on a share that shrinks, such as FSDP's optimizer")
 
     # -- Nodes ---------------------------------------------------------------------------------------------------------
 

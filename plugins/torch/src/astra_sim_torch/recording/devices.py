@@ -10,6 +10,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from .replacing import replace
+from .stubs import Nothing
 
 GIB = 1024**3
 
@@ -72,6 +73,9 @@ def stub_accelerator(streams: Mapping[str, Any], gpus_per_node: int, memory_gib:
         "memory_stats": {},
         "utilization": 0,
         "get_rng_state": None,
+        "memory_summary": "",
+        "memory_snapshot": [],
+        "cudart": Nothing("torch.cuda.cudart"),
     }
     nothing = ["init", "set_device", "synchronize", "empty_cache", "reset_peak_memory_stats", "reset_max_memory_allocated"]
     nothing += ["manual_seed", "manual_seed_all", "ipc_collect", "set_rng_state", "_lazy_init", "_sleep"]
@@ -79,6 +83,13 @@ def stub_accelerator(streams: Mapping[str, Any], gpus_per_node: int, memory_gib:
         setattr(torch.cuda, name, functools.partial(_answer, answer))
     for name in nothing:
         setattr(torch.cuda, name, functools.partial(_answer, None))
+    for name in ("range_push", "range_pop", "range_start", "range_end", "mark"):
+        setattr(torch.cuda.nvtx, name, functools.partial(_answer, None))
+    for name in ("_record_memory_history", "_dump_snapshot"):
+        setattr(torch.cuda.memory, name, functools.partial(_answer, None))
+    torch.cuda.nccl.version = functools.partial(_answer, (2, 27, 0))  # type: ignore[assignment]
+    torch.amp.GradScaler._maybe_opt_step = _step  # type: ignore[method-assign]
+    FakeTensor.__format__ = _formatted  # type: ignore[method-assign]
     # Builds for GPUs then do as those for CPUs, and ask no driver.
     for name, answer in {"is_available": False, "current_accelerator": None, "device_count": 0}.items():
         setattr(torch.accelerator, name, functools.partial(_answer, answer))
@@ -137,6 +148,16 @@ def _initialize(tensor: torch.Tensor, mean: float, std: float, *_: Any, **__: An
     """In place of `trunc_normal_`, which draws until all numbers are within its bounds: tensors without data never are."""
     with torch.no_grad():
         return tensor.normal_(mean, std)
+
+
+def _step(scaler: Any, optimizer: Any, state: Any, *args: Any, **kwargs: Any) -> Any:
+    """In place of a step of a gradient scaler, which asks whether a gradient is infinite: none is."""
+    return optimizer.step(*args, **kwargs)
+
+
+def _formatted(tensor: torch.Tensor, format: str) -> str:
+    """A tensor as text; as a number if it is asked for as one."""
+    return str.__format__(repr(tensor), format) if tensor.dim() else tensor.item().__format__(format)
 
 
 def _answer(value: Any, *_: Any, **__: Any) -> Any:

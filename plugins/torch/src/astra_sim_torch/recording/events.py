@@ -61,13 +61,13 @@ class TorchEvents:
         """The line of the script that is running, as FILE:LINE; the innermost that is no line of torch or of this package."""
         for frame in _frames(sys._getframe(1)):
             file = frame.f_code.co_filename
-            if file == self._script or not _is_library(file):
-                return f"{_short(file)}:{frame.f_lineno}"
+            if file == self._script or not is_library(file):
+                return f"{short(file)}:{frame.f_lineno}"
         return ""
 
 
 @functools.cache
-def _short(file: str) -> str:
+def short(file: str) -> str:
     """A path from the folder of the process, if it is in that."""
     path = os.path.relpath(file)
     return file if path.startswith(os.pardir) else path
@@ -79,7 +79,8 @@ def _frames(frame: FrameType | None) -> Iterator[FrameType]:
         frame = frame.f_back
 
 
-def _is_library(file: str) -> bool:
+def is_library(file: str) -> bool:
+    """Whether a file is none of the user's: of a library, of Python, or of this package."""
     return "site-packages" in file or "/lib/python" in file or "_sim_torch/recording" in file or file.startswith("<")
 
 

@@ -177,6 +177,17 @@ class RecordingGroup(dist.ProcessGroup):
         return RecordedWork(self._events, number, tensors)
 
 
+_STORE_S = 2
+"""How long a store waits for a key: no other rank will set it."""
+
+
+def _store() -> Any:
+    """A store of this process alone."""
+    store = dist.HashStore()
+    store.set_timeout(timedelta(seconds=_STORE_S))
+    return store
+
+
 _created: list[list[int]] = []
 """The ranks of each group in the order in which they were made, those that this rank is not in, too."""
 
@@ -193,7 +204,7 @@ def register(events: TorchEvents) -> None:
     def init_process_group(backend: Any = None, *args: Any, **keywords: Any) -> None:
         rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         options = {key: keywords[key] for key in ("timeout", "group_name") if keywords.get(key) is not None}
-        begin(BACKEND, store=dist.HashStore(), rank=rank, world_size=size, **options)
+        begin(BACKEND, store=_store(), rank=rank, world_size=size, **options)
 
     def new_group(ranks: Any = None, timeout: Any = None, backend: Any = None, *args: Any, **keywords: Any) -> Any:
         members = list(range(dist.get_world_size())) if ranks is None else [int(rank) for rank in ranks]
@@ -201,7 +212,12 @@ def register(events: TorchEvents) -> None:
         result = {key: value for key, value in keywords.items() if key == "group_desc"}
         return make(members, timeout, BACKEND, **result)
 
+    def monitored_barrier(group: Any = None, *_: Any, **__: Any) -> None:
+        dist.barrier(group)
+
     replace(begin, init_process_group)
+    replace(dist.monitored_barrier, monitored_barrier)
+    dist.TCPStore = dist.FileStore = lambda *_, **__: _store()  # type: ignore[assignment, misc]
     replace(make, new_group)
     replace(utils._verify_param_shape_across_processes, lambda *_, **__: None)
 

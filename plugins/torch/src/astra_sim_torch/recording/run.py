@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import faulthandler
+import functools
 import os
 import re
 import runpy
@@ -15,8 +17,8 @@ from typing import Any
 
 import torch
 
-from . import compiling, data_parallel, devices, groups, norms, objects, streams
-from .events import TorchEvents, write
+from . import compiling, data_parallel, devices, groups, loading, norms, objects, streams, stubs
+from .events import TorchEvents, is_library, short, write
 from .kernels import Recorder
 from .memory import TorchMemory
 from .modules import Modules
@@ -46,7 +48,7 @@ def main(words: Sequence[str]) -> None:
         sys.exit(FAILED)
     step, peak = events.step(options.step)
     if not step:
-        sys.stderr.write(f"{script}: the script ended before it ran a kernel or called another rank; expected a step of training\n")
+        sys.stderr.write(f"{_last_line(script)}: {_NOTHING_DONE}\n")
         sys.exit(FAILED)
     mine, created = groups.tables() if torch.distributed.is_initialized() else ({}, [])
     head = {
@@ -74,6 +76,8 @@ def _options(words: Sequence[str]) -> Any:
     ):
         parser.add_argument(name, type=kind, required=True)
     parser.add_argument("--item", type=float)
+    parser.add_argument("--data")
+    parser.add_argument("--stub", action="append", default=[])
     for name in ("--output", "--objects"):
         parser.add_argument(name, required=True)
     parser.add_argument("script", nargs="+")
@@ -119,18 +123,27 @@ def _record(options: Any, script: str, events: TorchEvents) -> str | None:
     torch.set_num_threads(1)
     sys.argv = [script, *options.script[1:]]
     sys.path.insert(0, os.path.dirname(script))
+    os._exit = functools.partial(_exit, os.getpid(), os._exit)  # type: ignore[assignment]
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
     try:
         recorder = Recorder(events, memory, options.item)
         recorder.leave_out_propagation()
-        with FakeTensorMode(allow_non_fake_inputs=True), devices.OnCpu(), modules, recorder:
+        loading.register(options.data, events, memory, mode)
+        stubs.register(options.stub, events)
+        with mode, devices.OnCpu(), modules, recorder:
             faulthandler.dump_traceback_later(options.timeout, exit=True)
             runpy.run_path(script, run_name="__main__")
     except _Done:
         return None
     except objects.WaitsForRank:
         raise
+    except stubs.StubError as problem:
+        return f"{problem}\n"
     except SystemExit as end:
-        return None if not end.code else f"{script}: the script ended with status {end.code}\n"
+        if not end.code and _has_done(events):
+            return None
+        status = f"the script ended with status {end.code}" if end.code else _NOTHING_DONE
+        return f"{_place(end, script)}: {status}{_EARLY}\n"
     except BaseException as problem:
         if os.environ.get("ASTRA_TRACEBACK"):
             traceback.print_exc()
@@ -141,21 +154,67 @@ def _record(options: Any, script: str, events: TorchEvents) -> str | None:
     return None
 
 
+def _exit(process: int, leave: Any, status: int) -> None:
+    """In place of `os._exit`, by which a script would end without its recording; other processes end as they do."""
+    if os.getpid() != process:
+        leave(status)
+    raise SystemExit(status)
+
+
+def _has_done(events: TorchEvents) -> bool:
+    return any(event["kind"] in ("kernel", "collective", "send", "receive") for step in events.steps for event in step)
+
+
+def _last_line(script: str) -> str:
+    """The last statement of a script, as FILE:LINE."""
+    body = ast.parse(Path(script).read_bytes()).body
+    return f"{script}:{body[-1].lineno}" if body else script
+
+
+def _place(problem: BaseException, script: str) -> str:
+    """The line of the script at which it failed, and the innermost line of the user's code, if that is in another file."""
+    frames = traceback.extract_tb(problem.__traceback__)
+    own = [frame for frame in frames if frame.filename == script]
+    users = [frame for frame in frames if not is_library(frame.filename)]
+    last = f"{own[-1].filename}:{own[-1].lineno}" if own else script
+    if users and users[-1].filename != script:
+        return f"{last}, in {short(users[-1].filename)}:{users[-1].lineno}"
+    return last
+
+
 def _described(problem: BaseException, script: str) -> str:
     """A line about the error that ended the script: the line of the script, the error, and advice."""
-    frames = [frame for frame in traceback.extract_tb(problem.__traceback__) if frame.filename == script]
-    frames = frames or [frame for frame in traceback.extract_tb(problem.__traceback__) if "site-packages" not in frame.filename]
-    place = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else script
     text = str(problem).strip().splitlines()
-    return f"{place}: {type(problem).__name__}: {text[0] if text else ''}{_remedy(problem)}\n"
+    return f"{_place(problem, script)}: {type(problem).__name__}: {text[0] if text else ''}{_remedy(problem)}\n"
+
+
+_NOTHING_DONE = "the script ended before it ran a kernel or called another rank; expected a step of training"
+_EARLY = " (--stub MODULE.NAME replaces a check that fails here)"
 
 
 def _remedy(problem: BaseException) -> str:
+    """What helps against an error, in brackets; "" if nothing is known to."""
     name, text = type(problem).__name__, str(problem)
     if name == "DataDependentOutputException":
         return " (a number of a tensor without data is asked for; --item VALUE gives it one)"
     if name == "DynamicOutputShapeException" or ".numpy()" in text:
-        return " (tensors have no data here; leave out what depends on their numbers)"
+        return " (tensors have no data here; leave out what depends on their numbers, or replace the function: --stub NAME=MODULE.FUNCTION)"
+    if isinstance(problem, ModuleNotFoundError) and problem.name:
+        module = problem.name.partition(".")[0]
+        return f" (install it, or --stub {module} for a module that does nothing; --stub {module}.NAME=MODULE.FUNCTION for your function)"
+    if "<stub of " in text or "Nothing" in text:
+        return " (the result of a stub is used; give a function that returns one: --stub NAME=MODULE.FUNCTION)"
+    if name == "DistStoreError":
+        return " (other ranks do not run; --stub MODULE.NAME replaces what waits for them)"
     if re.search(r"cuda|triton|nvrtc", text, re.IGNORECASE):
-        return " (code for GPUs alone cannot be recorded; let the script use its version in PyTorch)"
+        return " (code for GPUs alone cannot be recorded; let the script use its version in PyTorch, or --stub NAME=MODULE.FUNCTION)"
+    if isinstance(problem, (FileNotFoundError, ConnectionError)) or re.search(_DATA, f"{name} {text}", re.IGNORECASE):
+        return (
+            " (--data fake makes data sets and tokenizers synthetic, --data SHAPES the batches of loaders; "
+            "--stub MODULE.NAME=MODULE.FUNCTION replaces what loads)"
+        )
     return ""
+
+
+_DATA = r"huggingface|download|dataset ?not ?found|urlopen|name or service not known|connection error|name resolution|hub"
+"""Signs of data that is not on this machine."""
