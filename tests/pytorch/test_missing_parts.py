@@ -13,8 +13,7 @@ from astra_sim_torch.capture_file import RankCapture, load_captures
 from astra_sim_torch.recording.batches import BatchTensor, parse_batch, parse_stub
 from click.testing import CliRunner
 from support import ROOT
-
-from pytorch.test_capture import capture, needs_torch, problem_of
+from support.torch_scripts import capture, needs_torch, problem_of
 
 
 def test_options_are_read() -> None:
@@ -223,9 +222,9 @@ def test_parts_of_a_script_are_replaced(batch: str, variables: tuple[str, str], 
     (tmp_path / "corpus.py").write_text("class Corpus:\n    def __init__(self, path):\n        open(path)\n")
     script = REPLACED.replace("BATCH", variables[0]).replace("X.cuda", f"{variables[1]}.cuda")
     stubs = ["--stub", "wandb", "--stub", "flash_attn.flash_attn_func=replacing.attention", "--stub", "corpus.Corpus"]
-    with pytest.warns(InputWarning) as told:
+    with pytest.warns(InputWarning) as warnings:
         result = recorded(script, tmp_path, *stubs, "--data", batch)
-    texts = {str(each.message) for each in told}
+    texts = {str(each.message) for each in warnings}
     assert f"loaders yield batches of {batch} (--data)" in texts
     assert any(text.endswith("is not recorded: wandb, flash_attn.flash_attn_func=replacing.attention, corpus.Corpus") for text in texts)
     assert products(result) == [[14, 12, 12, 1], [12, 12, 14, 1]]

@@ -12,8 +12,7 @@ from astra_sim.command import cli
 from astra_sim_chakra import Node, load_trace
 from click.testing import CliRunner
 from support import ROOT
-
-from pytorch.test_capture import capture, needs_torch
+from support.torch_scripts import capture, needs_torch
 
 EXPERIMENT = """
 name = "gpt"

@@ -254,7 +254,7 @@ def _instruction(line: str, number: int) -> tuple[Instruction, bool]:
 
 
 def _add_element(rows: dict[str, Instruction], name: str, line: int) -> None:
-    """Add the get-tuple-element that `tuple#2` stands for, as JAX writes it from 0.11 on. Raises InputError if there is no such element."""
+    """Add the get-tuple-element that JAX writes as `tuple#2` from 0.11 on. Raises InputError if there is no such element."""
     owner, _, index = name.rpartition("#")
     if name in rows:
         return

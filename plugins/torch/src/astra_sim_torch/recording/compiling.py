@@ -13,12 +13,12 @@ from .events import TorchEvents
 def run_eagerly(events: TorchEvents) -> None:
     """Let `torch.compile` return what it is given, with a note about the first call."""
     os.environ["TORCHDYNAMO_DISABLE"] = "1"
-    told = False
+    warned = False
 
     def compile(model: Any = None, **_: Any) -> Any:
-        nonlocal told
-        if not told:
-            told = True
+        nonlocal warned
+        if not warned:
+            warned = True
             events.notes.append(
                 f"{events.line()}: torch.compile is recorded as eager PyTorch: kernels that it fuses are apart, with their memory traffic "
                 "and activations, and neither CUDA graphs nor its order of collectives are there"

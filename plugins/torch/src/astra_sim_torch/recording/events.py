@@ -79,6 +79,7 @@ def _frames(frame: FrameType | None) -> Iterator[FrameType]:
         frame = frame.f_back
 
 
+@functools.cache
 def is_library(file: str) -> bool:
     """Whether a file is none of the user's: of a library, of Python, or of this package."""
     return "site-packages" in file or "/lib/python" in file or "_sim_torch/recording" in file or file.startswith("<")

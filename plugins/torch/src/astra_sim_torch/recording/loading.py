@@ -155,10 +155,10 @@ def _fake_tokenizers() -> None:
     from tokenizers import Tokenizer, models, pre_tokenizers
 
     def one_word(name: Any) -> Any:
-        made = Tokenizer(models.WordLevel({"word": 0, "<end>": 1}, unk_token="word"))
-        made.pre_tokenizer = pre_tokenizers.Whitespace()
+        tokenizer = Tokenizer(models.WordLevel({"word": 0, "<end>": 1}, unk_token="word"))
+        tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
         special = dict.fromkeys(("bos_token", "eos_token", "pad_token"), "<end>")
-        return transformers.PreTrainedTokenizerFast(tokenizer_object=made, unk_token="word", name_or_path=str(name), **special)
+        return transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="word", name_or_path=str(name), **special)
 
     def unless_here(load: Any) -> Any:
         @functools.wraps(load)

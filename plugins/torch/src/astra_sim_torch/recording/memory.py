@@ -7,6 +7,7 @@ written.
 
 from __future__ import annotations
 
+import functools
 import sys
 import weakref
 from collections import Counter
@@ -195,10 +196,16 @@ def _is_communicating() -> bool:
     """Whether code that communicates allocates: it is the innermost besides torch's functions."""
     frame: FrameType | None = sys._getframe(2)
     while frame is not None:
-        file = frame.f_code.co_filename
-        if any(part in file for part in _COMMUNICATING):
-            return True
-        if "/torch/nn/modules/" in file or ("/torch/" not in file and "recording/" not in file):
-            return False
+        communicates = _communicates(frame.f_code.co_filename)
+        if communicates is not None:
+            return communicates
         frame = frame.f_back
     return False
+
+
+@functools.cache
+def _communicates(file: str) -> bool | None:
+    """Whether a file has code that communicates; None if that depends on who calls it."""
+    if any(part in file for part in _COMMUNICATING):
+        return True
+    return False if "/torch/nn/modules/" in file or ("/torch/" not in file and "recording/" not in file) else None

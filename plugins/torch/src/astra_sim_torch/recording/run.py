@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from . import compiling, data_parallel, devices, groups, loading, norms, objects, streams, stubs
+from . import compiling, data_parallel, devices, groups, loading, norms, objects, shards, streams, stubs
 from .events import TorchEvents, is_library, short, write
 from .kernels import Recorder
 from .memory import TorchMemory
@@ -118,6 +118,7 @@ def _record(options: Any, script: str, events: TorchEvents) -> str | None:
     objects.register(options.objects, options.rank, modules.without_backward)
     devices.stub_accelerator(streams.names(events), options.gpus_per_node, options.memory_gib)
     devices.keep_meshes_real()
+    shards.register()
     modules.watch_optimizers(end_step)
     faulthandler.enable()
     torch.set_num_threads(1)
@@ -174,9 +175,9 @@ def _last_line(script: str) -> str:
 def _place(problem: BaseException, script: str) -> str:
     """The line of the script at which it failed, and the innermost line of the user's code, if that is in another file."""
     frames = traceback.extract_tb(problem.__traceback__)
-    own = [frame for frame in frames if frame.filename == script]
+    in_script = [frame for frame in frames if frame.filename == script]
     users = [frame for frame in frames if not is_library(frame.filename)]
-    last = f"{own[-1].filename}:{own[-1].lineno}" if own else script
+    last = f"{in_script[-1].filename}:{in_script[-1].lineno}" if in_script else script
     if users and users[-1].filename != script:
         return f"{last}, in {short(users[-1].filename)}:{users[-1].lineno}"
     return last
