@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +43,9 @@ def test_wrong_options_are_errors(tmp_path: Path) -> None:
         assert message in str(done.exception)
 
 
-def as_issued(event: dict[str, Any]) -> dict[str, Any]:
+def as_issued(event: Mapping[str, Any]) -> dict[str, Any]:
     """An event of any release: 2.15 calls a kernel otherwise, and frees two buffers earlier."""
-    return event | ({"op": "chunk_cat"} if event.get("op") == "chunk_cat_mixed_dtype" else {})
+    return {**event} | ({"op": "chunk_cat"} if event.get("op") == "chunk_cat_mixed_dtype" else {})
 
 
 @needs_torch
