@@ -1,7 +1,7 @@
 """What the network `auto` saves, beside the whole run on `packet`: python3 dev.py bench parts.
 
-A case trains blocks of a model whose all-reduces are alike, one iteration. Both runs are in one process, one after the other; times are
-processor time.
+A case of `blocks` trains blocks of a model whose all-reduces are alike, one iteration; one of `studies` is an experiment of
+`examples/studies` on 1024 GPUs. Both runs are in one process, one after the other; times are processor time.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from astra_sim import Result, simulate
@@ -25,6 +26,9 @@ PLATFORMS = {
 }
 """Platforms, with how many blocks are trained."""
 SIZE = 4 << 20
+STUDIES = "gpt3_slice.toml", "gpt3_narrow.toml"
+"""On 1024 GPUs, as packets on `roce`."""
+ROCE = "roce?payload_bytes=4096"
 
 
 def _experiment(fabric: str, blocks: int) -> dict[str, Any]:
@@ -49,6 +53,18 @@ def _row(fabric: str, blocks: int) -> list[str]:
     return [f"{whole_s:.2f}", f"{in_parts_s:.2f}", f"{whole_s / in_parts_s:.1f}", f"{difference:+.3%}", f"{error:.2%}"]
 
 
+def _study(name: str) -> list[str]:
+    path = str(Path(__file__).parents[1] / "examples" / "studies" / name)
+    started = time.process_time()
+    in_parts = simulate(path, network={"plugin": "auto", "target": ROCE})
+    in_parts_s = time.process_time() - started
+    whole = simulate(path, network=f"plugin:{ROCE}")
+    whole_s = time.process_time() - started - in_parts_s
+    error = in_parts.figures["network_error"]["width"]
+    difference = in_parts.finish_ns / whole.finish_ns - 1
+    return [f"{whole_s:.1f}", f"{in_parts_s:.1f}", f"{whole_s / in_parts_s:.1f}", f"{difference:+.3%}", f"{error:.2%}"]
+
+
 CASES: dict[str, Callable[[], object]] = {
     fabric: partial(_timed, "auto", _experiment(fabric, blocks)) for fabric, blocks in PLATFORMS.items()
 }
@@ -58,6 +74,11 @@ TABLES = (
         "blocks",
         ("fabric", "blocks", "packet (CPU s)", "auto (CPU s)", "ratio", "time of auto", "network error"),
         [Row([fabric, str(blocks)], partial(_row, fabric, blocks)) for fabric, blocks in PLATFORMS.items()],
+    ),
+    FigureTable(
+        "studies",
+        ("study", "roce (CPU s)", "auto (CPU s)", "ratio", "time of auto", "network error"),
+        [Row([name], partial(_study, name)) for name in STUDIES],
     ),
 )
 

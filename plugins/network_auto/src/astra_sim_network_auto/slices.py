@@ -39,7 +39,7 @@ class PartSlice:
 
     def content(self) -> Hashable:
         """The key of its time: equal for slices that take the same time."""
-        return tuple(map(_content, self.operations))
+        return tuple(map(content_of, self.operations))
 
 
 def slices_of(operations: Sequence[Operation]) -> Iterator[PartSlice]:
@@ -78,5 +78,6 @@ def _within(operation: Operation, begin: int) -> Operation:
     return attrs.evolve(operation, **changes)
 
 
-def _content(operation: Operation) -> Hashable:
+def content_of(operation: Operation) -> Hashable:
+    """What the time of an operation depends on."""
     return type(operation), *(getattr(operation, field.name) for field in attrs.fields(type(operation)) if field.name not in _FOR_PEOPLE)

@@ -11,6 +11,8 @@ from astra_sim.platform import LogicalDimension
 from astra_sim.rows import Rows, kinds_of
 from astra_sim.schedule import rank
 
+from astra_sim_network_auto.components import Member
+
 _GOLDEN = (5**0.5 - 1) / 2
 _Sends = TypeVar("_Sends", Communicate, Send)
 
@@ -33,42 +35,48 @@ class TrafficKind:
         what = f"1 x {operation.collective}" if isinstance(operation, Communicate) else "1 x message"
         return f"{what} of {operation.bytes} bytes"
 
-    def alone(self, graph: ExecutionGraph, npus: int) -> ExecutionGraph:
-        """A graph of it alone, on a platform of `npus` NPUs: its NPUs issue it at once, the others do nothing."""
+    def members(self, dimensions: Sequence[LogicalDimension], npus: int, role: int = 0) -> list[Member]:
+        """Its groups, or the ends of its messages, on a platform of `npus` NPUs."""
+        if isinstance(self.operation, Communicate):
+            return [Member(role, group) for group in groups_of(self.operation, self.npus, dimensions)]
+        return [Member(role, (npu, self.operation.to.of(npu, npus))) for npu in self.npus]
+
+    def alone(self, graph: ExecutionGraph, npus: int, issuing: tuple[int, ...]) -> ExecutionGraph:
+        """A graph of it alone, on a platform of `npus` NPUs: those of its own that are given issue it at once, the others do nothing."""
         if isinstance(self.operation, Send):
-            return self._messages(graph, self.operation, npus)
-        members = set(self.npus)
+            return self._messages(graph, self.operation, npus, issuing)
+        members = set(issuing)
         idle: list[Operation] = [Compute((), 0)]
         others = tuple(npu for npu in range(npus) if npu not in members)
         issued: list[Operation] = [self.operation]
         first, rest = issued, idle
         if 0 not in members:
-            first, rest, others = idle, issued, self.npus
+            first, rest, others = idle, issued, issuing
         return ExecutionGraph(first, graph.dimensions, (), others=(NpuProgram(rest, others),) if others else ())
 
-    def _messages(self, graph: ExecutionGraph, send: Send, npus: int) -> ExecutionGraph:
-        """A graph in which each of its NPUs sends a message; every NPU has another program, so that the times of each are kept."""
-        operations: dict[int, list[Operation]] = {npu: [send] for npu in self.npus}
-        for npu in self.npus:
-            operations.setdefault(send.to.of(npu, npus), []).append(Receive((), rank(npu), send.bytes, send.tag))
-        first = operations.pop(0, [Compute((), 0)])
-        others = [NpuProgram(program, (npu,)) for npu, program in sorted(operations.items())]
-        return ExecutionGraph(first, graph.dimensions, (), others=(*others, *_idle(operations, npus)))
-
-    def apart(self, graph: ExecutionGraph, npus: int, span_ps: int) -> tuple[ExecutionGraph, int]:
-        """A graph of a collective to which its NPUs come at different moments within `span_ps` picoseconds; and the last of these.
+    def apart(self, graph: ExecutionGraph, npus: int, issuing: tuple[int, ...], span_ps: int) -> tuple[ExecutionGraph, int]:
+        """A graph of a collective to which some of its NPUs come at different moments within `span_ps` picoseconds; and the last of these.
 
         They are multiples of the golden section, so those of any ranks are spread evenly.
         """
         assert isinstance(self.operation, Communicate)
         collective = attrs.evolve(self.operation, after=(0,))
-        begins = {npu: int(span_ps * (place * _GOLDEN % 1)) for place, npu in enumerate(self.npus)}
+        begins = {npu: int(span_ps * (place * _GOLDEN % 1)) for place, npu in enumerate(issuing)}
         first: list[Operation] = [Compute((), begins[0]), collective] if 0 in begins else [Compute((), 0)]
         others = [NpuProgram([Compute((), begin), collective], (npu,)) for npu, begin in begins.items() if npu]
-        return ExecutionGraph(first, graph.dimensions, (), others=(*others, *_idle(begins, npus))), max(begins.values())
+        return ExecutionGraph(first, graph.dimensions, (), others=(*others, *idle_programs(begins, npus))), max(begins.values())
+
+    def _messages(self, graph: ExecutionGraph, send: Send, npus: int, issuing: tuple[int, ...]) -> ExecutionGraph:
+        """A graph in which each of some NPUs sends a message; every NPU has another program, so that the times of each are kept."""
+        operations: dict[int, list[Operation]] = {npu: [send] for npu in issuing}
+        for npu in issuing:
+            operations.setdefault(send.to.of(npu, npus), []).append(Receive((), rank(npu), send.bytes, send.tag))
+        first = operations.pop(0, [Compute((), 0)])
+        others = [NpuProgram(program, (npu,)) for npu, program in sorted(operations.items())]
+        return ExecutionGraph(first, graph.dimensions, (), others=(*others, *idle_programs(operations, npus)))
 
 
-def _idle(busy: Container[int], npus: int) -> Iterator[NpuProgram]:
+def idle_programs(busy: Container[int], npus: int) -> Iterator[NpuProgram]:
     """The program of NPUs but 0 that have nothing to do."""
     idle = tuple(npu for npu in range(1, npus) if npu not in busy)
     if idle:
@@ -154,12 +162,27 @@ def alone(operation: Communicate) -> Communicate:
     return attrs.evolve(operation, after=(), update_ps=0, layer=-1, blocking=False)
 
 
+def groups_of(operation: Communicate, npus: Sequence[int], dimensions: Sequence[LogicalDimension]) -> list[tuple[int, ...]]:
+    """The groups in which NPUs issue a collective, each with its NPUs in the order of ranks."""
+    if operation.group is not None:
+        return [operation.group]
+    groups: dict[int, list[int]] = {}
+    for npu in npus:
+        groups.setdefault(_lowest(operation, npu, dimensions), []).append(npu)
+    return [tuple(group) for group in groups.values()]
+
+
 def _groups(operation: Communicate, npus: Sequence[int], dimensions: Sequence[LogicalDimension]) -> set[int]:
     """The groups in which NPUs issue a collective, by their lowest NPU."""
     if operation.group is not None:
         return {min(operation.group)}
+    return {_lowest(operation, npu, dimensions) for npu in npus}
+
+
+def _lowest(operation: Communicate, npu: int, dimensions: Sequence[LogicalDimension]) -> int:
+    """The lowest NPU of the group in which one issues a collective over dimensions."""
     involved = [dimensions[number] for number in operation.dimensions]
-    return {npu - sum((npu // each.stride) % each.size * each.stride for each in involved) for npu in npus}
+    return npu - sum((npu // each.stride) % each.size * each.stride for each in involved)
 
 
 def _with_common(groups: dict[int, set[int]]) -> list[set[int]]:

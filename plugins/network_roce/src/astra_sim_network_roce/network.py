@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -49,28 +50,33 @@ class RoceNetwork(EventNetwork):
 
     def _build(self) -> Any:
         """A new core for a run, with the settings, links and routes of the platform."""
-        fabric, within_servers = self.fabric, _within_servers(self.platform, self.fabric)
-        links = LinkRows(self.options, fabric, within_servers, forwarding=fabric.switches > self.platform.fabric().switches)
-        network = _core.Network(
-            settings=settings_of(self.options),
-            npus=fabric.npus,
-            ids=list(fabric.ids),
-            memory=links.memory(),
-            addresses=addresses(fabric.npus),
-            links=links.rows(),
-            reverse=_reverses(fabric),
-            descending_order=self.options.chosen("equal_cost_paths") == "descending",
-            preferred=within_servers,
-            failures=failures_of(self.options, fabric),
-            **self._destination_rules(),
-            named=self._named,
-            middles=self._middles(),
-        )
+        network = _core.Network(**self._inputs)
         network.keep(self._keeps_flows, self.options.pfc_log)
         if self.options.qlen_interval_us:
             network.sample_queues(max(1, clock_of(self.options).ticks(1000 * self.options.qlen_interval_us)))
         network.watch(self._tell)
         return network
+
+    @functools.cached_property
+    def _inputs(self) -> dict[str, Any]:
+        """What a core is built from, the same for all runs."""
+        fabric, within_servers = self.fabric, _within_servers(self.platform, self.fabric)
+        links = LinkRows(self.options, fabric, within_servers, forwarding=fabric.switches > self.platform.fabric().switches)
+        return {
+            "settings": settings_of(self.options),
+            "npus": fabric.npus,
+            "ids": list(fabric.ids),
+            "memory": links.memory(),
+            "addresses": addresses(fabric.npus),
+            "links": links.rows(),
+            "reverse": _reverses(fabric),
+            "descending_order": self.options.chosen("equal_cost_paths") == "descending",
+            "preferred": within_servers,
+            "failures": failures_of(self.options, fabric),
+            **self._destination_rules(),
+            "named": self._named,
+            "middles": self._middles(),
+        }
 
     def _destination_rules(self) -> dict[str, Any]:
         """With load_balancing=destination, the number that selects a destination's path of equal cost: see `Plan` of the core."""
