@@ -179,6 +179,15 @@ def test_the_bound_of_a_mesh_is_that_of_its_halves(sizes: str) -> None:
     assert bound.time_ns == pytest.approx(crossing / 50, rel=1e-5)
 
 
+def test_the_bound_of_leaves_of_unlike_size_is_that_of_a_full_one() -> None:
+    """By hand: five leaves have 12 NPUs, the last has 4; over the four uplinks of a full one each NPU sends 52 parts of its data."""
+    fabric = Judge.of(
+        f"plugin:clos?npus=64&ports=16&oversubscription=3&{LINK}", NETWORK, None, shared_plugins()
+    ).components.platform.fabric()
+    bound = lower_bound(fabric, 64, Collective.ALL_TO_ALL, 64 << 20)
+    assert bound.time_ns == pytest.approx(12 * 52 * (1 << 20) / (4 * 50), rel=1e-5)
+
+
 def test_the_bound_of_a_small_fabric_is_its_best_flow(tmp_path: Path) -> None:
     """By hand: a chain of three, whose last link is a tenth as fast, and carries what two ranks send to the third."""
     path = tmp_path / "chain.csv"

@@ -26,7 +26,7 @@ from astra_sim_synthesis.edges import Floats, Ints
 
 _UNITS = 1 << 20
 """Capacities are whole numbers for scipy: the largest sum of them is about this times the number of ranks, within 32 bits."""
-_MOST_FLOWS = 4096
+_MOST_FLOWS = 1 << 14
 """Sources times links up to which the best prices of an all-to-all are found."""
 _PRICE_ROUNDS = 24
 _MOST_KINDS = 12
