@@ -69,10 +69,10 @@ def test_the_recorded_examples_come_out_again(parallel: str, tmp_path: Path, mon
         ("import torch\n\nx = torch.ones(3)\nprint(x.sum().item())\n", "train.py:4: DataDependentOutputException: .*--item VALUE"),
         ("import torch\ntorch.ones(3) @ torch.ones(4)\n", "train.py:2: RuntimeError"),
         ("import sys\nsys.exit(4)\n", "the script ended with status 4"),
-        ("import sys\nsys.exit(0)\n", "train.py: the script ended before it ran a kernel or called another rank"),
+        ("import sys\nsys.exit(0)\n", "train.py:2: the script ended before it ran a kernel or called another rank"),
         ("import torch\ntorch.ones(3).numpy()\n", "train.py:2: RuntimeError: .*tensors have no data here"),
         ("import torch\ntorch.ones(3).nonzero()\n", "train.py:2: DynamicOutputShapeException: .*tensors have no data here"),
-        ("import torch\ntorch.cuda.CUDAGraph()\n", "train.py:2: RuntimeError: .*code for GPUs alone cannot be recorded"),
+        ("import torch\ntorch.cuda.CUDAGraph()\n", "train.py:2: (Runtime|Accelerator)Error: .*code for GPUs alone cannot be recorded"),
         ("open('nothing.txt')\n", "train.py:1: FileNotFoundError"),
         ("import os\nos.abort()\n", "rank 0 was ended by SIGABRT"),
         ("x = (\n", "SyntaxError"),
@@ -86,8 +86,8 @@ def test_a_script_that_fails_is_an_error_with_its_line(script: str, message: str
 
 @needs_torch
 def test_a_script_that_waits_is_given_up(tmp_path: Path) -> None:
-    problem = problem_of("import time\n\nwhile True:\n    time.sleep(1)\n", tmp_path, "--timeout", "4")
-    assert "train.py:4: rank 0 did not end within 4 s" in str(problem)
+    problem = problem_of("import time\n\nwhile True:\n    time.sleep(1)\n", tmp_path, "--timeout", "10")
+    assert "train.py:4: rank 0 did not end within 10 s" in str(problem)
 
 
 SHARED_OBJECTS = """

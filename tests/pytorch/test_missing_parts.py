@@ -98,7 +98,7 @@ def test_a_line_in_another_file_is_named_beside_that_of_the_script(tmp_path: Pat
 def test_a_script_that_waits_in_a_barrier_is_given_up(tmp_path: Path) -> None:
     script = "import threading\nbarrier = threading.Barrier(2)\n\nbarrier.wait()\n"
     assert re.search(
-        r"train.py:4: rank 0 did not end within 4 s; .*--stub MODULE.NAME", str(problem_of(script, tmp_path, "--timeout", "4"))
+        r"train.py:4: rank 0 did not end within 10 s; .*--stub MODULE.NAME", str(problem_of(script, tmp_path, "--timeout", "10"))
     )
 
 
@@ -124,7 +124,8 @@ class Images(Dataset):
 model = torch.nn.Linear(12, 8).to("cuda")
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 data = Images()
-loader = DataLoader(data, batch_size=4, SHUFFLED, num_workers=2, pin_memory=True, persistent_workers=True)
+loader = DataLoader(data, batch_size=4, SHUFFLED, num_workers=2, pin_memory=True, persistent_workers=True, multiprocessing_context="fork")
+loader = DataLoader(data, loader.batch_size, sampler=loader.sampler, num_workers=loader.num_workers, prefetch_factor=loader.prefetch_factor)
 for image, label in loader:
     torch.nn.functional.cross_entropy(model(image.cuda(non_blocking=True)), label.cuda()).backward()
     optimizer.step()

@@ -115,7 +115,7 @@ def _drop_devices() -> None:
 
     @functools.wraps(begin)
     def __init__(self: Any, *args: Any, device_id: Any = None, **kwargs: Any) -> None:  # noqa: N807
-        begin(self, *args, **kwargs)
+        begin(self, *args, **{**kwargs, "sync_module_states": False})  # it sends weights once, before the first step
 
     def handle(state: Any, *_: Any) -> Any:
         state._device_handle = _init_utils._FSDPDeviceHandle(torch.device("cpu"), torch.cuda)

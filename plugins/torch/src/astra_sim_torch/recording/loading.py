@@ -77,7 +77,9 @@ def register(option: str | None, events: TorchEvents, memory: TorchMemory, mode:
 
     kind.__init__, kind.__next__ = __init__, __next__  # type: ignore[method-assign]
     # No processes of workers: their time is not recorded, and tensors without data cannot be sent.
-    data.DataLoader.num_workers = property(lambda self: 0, lambda self, number: None)  # type: ignore[assignment]
+    none = {"num_workers": 0, "prefetch_factor": None, "persistent_workers": False, "multiprocessing_context": None}
+    for name, value in none.items():
+        setattr(data.DataLoader, name, property(functools.partial(_always, value), lambda self, other: None))
     if option == FAKE:
         _fake_numpy()
         if importlib.util.find_spec("datasets") is not None:
@@ -90,6 +92,10 @@ def register(option: str | None, events: TorchEvents, memory: TorchMemory, mode:
     elif option is not None:
         _yield_described(loading)
         events.notes.append(f"loaders yield batches of {option} (--data)")
+
+
+def _always(value: Any, _: Any) -> Any:
+    return value
 
 
 def _yield_described(loading: _Loading) -> None:
