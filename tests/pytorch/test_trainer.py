@@ -44,7 +44,7 @@ def test_a_trainer_gathers_blocks_twice_and_scatters_gradients_once(tmp_path: Pa
     if not has_trainer():
         pytest.skip("transformers, accelerate or datasets is not installed")
     (tmp_path / "train.py").write_text(SCRIPT)
-    words = ["--world", str(WORLD), "--data", "fake", "--item", "1", "-o", tmp_path / "out", "--", tmp_path / "train.py"]
+    words: list[str | Path] = ["--world", str(WORLD), "--data", "fake", "--item", "1", "-o", tmp_path / "out", "--", tmp_path / "train.py"]
     with pytest.warns(InputWarning, match="data sets and tokenizers are synthetic"):
         done = capture(*words)
     assert done.exit_code == 0, (done.output, done.exception)
