@@ -22,7 +22,7 @@ from astra_sim_network_auto.mixes import Mixes
 from astra_sim_network_auto.options import AutoOptions
 from astra_sim_network_auto.slices import PartSlice, slices_of
 
-_STATE, _STATE_PS = 0.004, 20_000
+_STATE, _STATE_PS = 0.006, 20_000
 """By how much a slice may differ in the run, if the network's clock and arbiters go on from slice to slice: a share of its time, and
 picoseconds at least. Random experiments stay below (`docs/networks.md`); there is no proof."""
 
