@@ -234,7 +234,7 @@ def test_messages_take_until_they_have_arrived() -> None:
         second += [Receive((), rank(0), message), Send((len(second),), rank(0), message)]
     idle = NpuProgram([Compute((), 0)], range(2, 8))
     graph = ExecutionGraph(first, (LogicalDimension(8, 1, 0),), (), others=(NpuProgram(second, [1]), idle))
-    in_parts, whole = both(graph, "roce")
+    in_parts, whole = both(graph, "roce", "2%")
     assert in_parts.figures["network_error"]["parts"][0]["basis"] == "simulated"
     error = in_parts.figures["network_error"]
     assert error["lower_ns"] <= whole.finish_ns <= error["upper_ns"]

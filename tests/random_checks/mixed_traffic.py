@@ -1,10 +1,9 @@
 """Random pipelines on random fabrics by the network `auto`: the whole run on packets or flows lies within the bound of its error.
 
 Stages send activations and gradients to each other while their NPUs reduce over tensor ranks, and the replicas of a stage sum gradients
-beside the last backward passes. An upper bound is an estimate there, so a case is wrong where the whole run lies outside by more than
-`BEYOND` of its time. No run may take less than what its busiest links need (`floor_ns`), which is proved.
-
-Of the 472 runs of seeds 0 to 399 and 4000 to 4299 that are known as well as asked, none lies outside by more than that, and 9 by less.
+beside the last backward passes. No run may take less than what its busiest links need (`floor_ns`), which is proved. The bound is an
+estimate: of the 912 runs of seeds 0 to 399, 20012 to 20511 and 30000 to 30499 that are known as well as asked two lie outside, by 0.02 and
+2 %. A case is wrong where the whole run lies outside by more than `BEYOND` of its time.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from support.pipelines import pipeline
 
 IN_TESTS = 6
 IN_NIGHTLY = 300
-BEYOND = 0.003
+BEYOND = 0.001
 FABRICS = (
     "ring?size=8&links=2",
     "switch?size=8",

@@ -277,7 +277,8 @@ class StageWriter:
         # Ranks that have matrices, then those that have vectors alone.
         large = min(shards, large)
         self._broadcast_alike(large, -(-size // large))
-        self._broadcast_alike(min(shards, sent) - large, -(-2 * setup.model.hidden // shards))
+        if small := min(shards, sent) - large:
+            self._broadcast_alike(small, -(-2 * setup.model.hidden // shards))
 
     def _broadcast_alike(self, times: int, size: int) -> None:
         """Some broadcasts. Each takes as long as to gather `size` bytes of each rank, and then the way to the last node."""

@@ -45,6 +45,10 @@ class _Answer(NamedTuple):
     error: NetworkError
 
 
+_MET = 0.003
+"""Such a share of a whole run whose kinds of traffic have times of their own: from its state follows also what waits for what on links."""
+
+
 class AutoNetwork(RefiningNetwork):
     """Runs on a `target` network in parts.
 
@@ -94,7 +98,8 @@ class AutoNetwork(RefiningNetwork):
         if mixed is None:
             return None
         record = simulations.final(mixed.graph, mixed.network)
-        below, above = mixed.ps - mixed.lower_ps, mixed.upper_ps - mixed.ps
+        met_ps = _state_ps(mixed.ps, self._target.forgets, _MET)
+        below, above = mixed.ps - mixed.lower_ps + met_ps, mixed.upper_ps - mixed.ps + met_ps
         return _Answer(record, self._error(record, mixed.parts, below, above, mixed.simulated_bytes, mixed.floor_ps))
 
     def _by_slices(self, simulations: Simulations) -> _Answer | None:
@@ -213,9 +218,9 @@ def _priced(operation: Operation, duration_ps: int) -> Operation:
     return attrs.evolve(operation, priced_ps=max(0, duration_ps - operation.update_ps), unit=Unit.NONE)
 
 
-def _state_ps(ps: int, forgets: bool) -> int:
+def _state_ps(ps: int, forgets: bool, share: float = _STATE) -> int:
     """By how many picoseconds a time on the target may differ in the run, from its state."""
-    return 0 if forgets else max(_STATE_PS, int(_STATE * ps))
+    return 0 if forgets else max(_STATE_PS, int(share * ps))
 
 
 def _part_of(part: PartSlice, times: SliceTimes, count: int, forgets: bool) -> Part:
