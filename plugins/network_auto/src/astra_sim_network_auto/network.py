@@ -45,7 +45,7 @@ class _Answer(NamedTuple):
     error: NetworkError
 
 
-_MET = 0.003
+_MET = 0.0015
 """Such a share of a whole run whose kinds of traffic have times of their own: from its state follows also what waits for what on links."""
 
 
