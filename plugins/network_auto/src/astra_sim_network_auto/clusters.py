@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import attrs
 from astra_sim.graph import Communicate, Compute, NpuProgram, Operation, ProgramTimes, Receive, Send, Unit, Wait
 from astra_sim.network import EventNetwork, Simulations
 
-from astra_sim_network_auto.components import TrafficComponent, alike
+from astra_sim_network_auto.components import TrafficComponent, alike, connected
 from astra_sim_network_auto.instances import Instances
 from astra_sim_network_auto.slices import content_of
-from astra_sim_network_auto.traffic import GraphTraffic, idle_programs
+from astra_sim_network_auto.traffic import GraphTraffic, idle_programs, kept_times
 
 _GRID = 8
 """Moments are rounded to this part of how much times may be off anyway, so that more clusters are alike."""
@@ -50,6 +50,15 @@ class Scene:
     numbers: tuple[int, ...]
     operations: Mapping[int, list[Operation]]
     roles: Mapping[int, Mapping[int, int]]
+
+    def places(self, types: type | tuple[type, ...]) -> dict[tuple[int, int], int]:
+        """Where each program has the operation of some types of each role."""
+        return {
+            (program, role): place
+            for program, roles in self.roles.items()
+            for place, role in roles.items()
+            if isinstance(self.operations[program][place], types)
+        }
 
     def content(self, programs: Sequence[int]) -> Hashable:
         """What the times depend on, besides routes, of NPUs that run such programs."""
@@ -134,12 +143,7 @@ class Clusters:
 
     def _simulated(self, scene: Scene, component: TrafficComponent) -> tuple[list[tuple[int, int, int]], int]:
         """The times of the members of a component on the target, in order: how long each took, and when its NPUs ended; and the bytes."""
-        seen: list[ProgramTimes] = []
-
-        def keep(programs: Sequence[ProgramTimes], finish_ps: int) -> dict[str, Any]:
-            seen.extend(programs)
-            return {}
-
+        seen, keep = kept_times()
         npus = component.npus
         programs_of = {npu: list(scene.operations[self._program_of[npu]]) for npu in npus}
         first: list[Operation] = programs_of[0] if 0 in programs_of else [Compute((), 0)]
@@ -148,18 +152,7 @@ class Clusters:
         graph = attrs.evolve(self._simulations.graph, operations=first, others=programs, shared=False, figures=keep)
         self._simulations.run(graph, self._target)
         times = {each.program.npus[0]: each for each in seen}
-        at = {
-            (program, role): place
-            for program, roles in scene.roles.items()
-            for place, role in roles.items()
-            if isinstance(scene.operations[program][place], (Communicate, Send))
-        }
-        received = {
-            (program, role): place
-            for program, roles in scene.roles.items()
-            for place, role in roles.items()
-            if isinstance(scene.operations[program][place], Receive)
-        }
+        at, received = scene.places((Communicate, Send)), scene.places(Receive)
         result = []
         for member in component.members:
             instance = self._instances.all[scene.numbers[member.role]]
@@ -245,22 +238,13 @@ def merged(times: RunTimes, share: Callable[[int, int], bool], apart_ps: Callabl
     Two of which one begins less than `apart_ps` after the other has ended may meet, too; that is at most `longest_ps`.
     """
     order = sorted(range(len(times.begin_ps)), key=times.begin_ps.__getitem__)
-    leader = list(range(len(order)))
 
-    def top(number: int) -> int:
-        while leader[number] != number:
-            leader[number] = number = leader[leader[number]]
-        return number
+    def meeting() -> Iterator[tuple[int, int]]:
+        under_way: list[int] = []
+        for number in order:
+            begin = times.begin_ps[number]
+            under_way = [each for each in under_way if times.end_ps[each] + longest_ps > begin]
+            yield from ((each, number) for each in under_way if share(each, number) and times.end_ps[each] + apart_ps(each, number) > begin)
+            under_way.append(number)
 
-    under_way: list[int] = []
-    for number in order:
-        begin = times.begin_ps[number]
-        under_way = [each for each in under_way if times.end_ps[each] + longest_ps > begin]
-        for each in under_way:
-            if share(each, number) and times.end_ps[each] + apart_ps(each, number) > begin:
-                leader[top(number)] = top(each)
-        under_way.append(number)
-    together: dict[int, list[int]] = {}
-    for number in order:
-        together.setdefault(top(number), []).append(number)
-    return list(together.values())
+    return connected(order, meeting())

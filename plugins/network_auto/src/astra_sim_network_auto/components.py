@@ -145,26 +145,27 @@ def alike(components: Iterable[TrafficComponent]) -> Iterator[list[TrafficCompon
     yield from classes.values()
 
 
-def _merged(sets: Sequence[Iterable[Hashable]]) -> list[list[int]]:
-    """The numbers of sets that have members in common, if only through others."""
-    leader = list(range(len(sets)))
+def connected(numbers: Iterable[int], pairs: Iterable[tuple[int, int]]) -> list[list[int]]:
+    """Numbers that pairs connect, if only through others, together: in the order in which the numbers come."""
+    leader = {number: number for number in numbers}
 
     def top(number: int) -> int:
         while leader[number] != number:
             leader[number] = number = leader[leader[number]]
         return number
 
-    seen: dict[Hashable, int] = {}
-    for number, each in enumerate(sets):
-        for entry in each:
-            other = seen.setdefault(entry, number)
-            if other != number:
-                one, two = sorted((top(other), top(number)))
-                leader[two] = one
+    for one, other in pairs:
+        leader[top(other)] = top(one)
     together: dict[int, list[int]] = {}
-    for number in range(len(sets)):
+    for number in leader:
         together.setdefault(top(number), []).append(number)
     return list(together.values())
+
+
+def _merged(sets: Sequence[Iterable[Hashable]]) -> list[list[int]]:
+    """The numbers of sets that have members in common, if only through others."""
+    seen: dict[Hashable, int] = {}
+    return connected(range(len(sets)), ((seen.setdefault(entry, number), number) for number, each in enumerate(sets) for entry in each))
 
 
 def _component(members: Sequence[Member], paths: Paths) -> TrafficComponent:

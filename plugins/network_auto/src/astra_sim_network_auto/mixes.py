@@ -24,7 +24,7 @@ from astra_sim_network_auto.components import Link, TrafficComponent, alike, com
 from astra_sim_network_auto.error import Basis, Part
 from astra_sim_network_auto.formula import FormulaNetwork
 from astra_sim_network_auto.instances import Instances
-from astra_sim_network_auto.traffic import GraphTraffic, TrafficKind, alone, content
+from astra_sim_network_auto.traffic import GraphTraffic, TrafficKind, alone, content, kept_times
 
 Margin = Callable[[int], int]
 """How much a time may differ in the run, if the network's state goes on from part to part (picoseconds of picoseconds)."""
@@ -83,17 +83,6 @@ class _ClassTimes(NamedTuple):
     measured: Measured
     busy: Mapping[int, int]
     each_ps: tuple[int, ...]
-
-
-def _keeper() -> tuple[list[ProgramTimes], Callable[[Sequence[ProgramTimes], int], dict[str, Any]]]:
-    """A list, and figures of a graph that put the times of its programs there."""
-    seen: list[ProgramTimes] = []
-
-    def keep(programs: Sequence[ProgramTimes], finish_ps: int) -> dict[str, Any]:
-        seen.extend(programs)
-        return {}
-
-    return seen, keep
 
 
 def _arrived(programs: Sequence[ProgramTimes]) -> dict[int, int]:
@@ -398,7 +387,7 @@ class Mixes:
     def _simulated(self, kind: TrafficKind, npus: tuple[int, ...]) -> Measured:
         """The times of a kind alone on the target, or of those of its NPUs that are given."""
         graph = kind.alone(self._simulations.graph, self._npus, npus)
-        seen, keep = _keeper()
+        seen, keep = kept_times()
         record = self._simulations.run(attrs.evolve(graph, figures=keep), self._target)
         spent = record.finish_ps - record.start_ps
         loads = [load for load in self._target.links() if load.bytes]
@@ -406,7 +395,7 @@ class Mixes:
         self._simulated_bytes += sum(load.bytes for load in loads)
         if isinstance(kind.operation, Send):
             # The system's own times of a message are in the run as well.
-            without, keep = _keeper()
+            without, keep = kept_times()
             self._simulations.run(attrs.evolve(graph, figures=keep), PricedMessages(self._target, {}))
             of_system = _arrived(without)
             each = {npu: max(0, time - of_system[npu]) for npu, time in _arrived(seen).items()}
@@ -437,7 +426,7 @@ class Mixes:
 
     def _run(self, prices: _Prices) -> RunTimes:
         """The times of the run in which communication takes known times."""
-        seen, keep = _keeper()
+        seen, keep = kept_times()
         graph = self._priced(prices, keep)
         record = self._simulations.run(graph, self._messages(prices))
         number_of = {id(program.operations): number for number, program in enumerate(graph.programs(self._npus))}

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Hashable, Iterable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import attrs
-from astra_sim.graph import Communicate, Compute, ExecutionGraph, NpuProgram, Operation, Receive, Send
+from astra_sim.graph import Communicate, Compute, ExecutionGraph, NpuProgram, Operation, ProgramTimes, Receive, Send
 from astra_sim.platform import LogicalDimension
 from astra_sim.rows import Rows, kinds_of
 from astra_sim.schedule import rank
@@ -199,3 +199,14 @@ def _with_common(groups: dict[int, set[int]]) -> list[set[int]]:
                 apart.append((others, theirs))
         result = [*apart, (programs, members)]
     return [programs for programs, _ in result]
+
+
+def kept_times() -> tuple[list[ProgramTimes], Callable[[Sequence[ProgramTimes], int], dict[str, Any]]]:
+    """A list, and figures of a graph that put the times of its programs there."""
+    seen: list[ProgramTimes] = []
+
+    def keep(programs: Sequence[ProgramTimes], finish_ps: int) -> dict[str, Any]:
+        seen.extend(programs)
+        return {}
+
+    return seen, keep

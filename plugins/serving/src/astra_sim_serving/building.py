@@ -88,9 +88,9 @@ class FleetBuilder:
         replicas = self._replicas()
         stream = RandomStream(options.seed, "router")
         transfers = self._transfers()
-        for replica in replicas:
-            if replica.time.shared is not None:
-                replica.launcher = Launcher(self._links, self.parts.network, [npu for each in replica.instances for npu in each.npus])
+        launching = [replica for replica in replicas if replica.time.shared is not None]
+        for replica in launching:
+            replica.launcher = Launcher(self._links, self.parts.network, [npu for each in replica.instances for npu in each.npus])
         fleet = ServingFleet(
             replicas,
             self._router(stream),
@@ -100,7 +100,7 @@ class FleetBuilder:
             queue_limit=options.router.queue_limit,
             max_model_tokens=options.max_model_tokens,
             hand_over=None if transfers is None else HandOver(transfers, make_router("least-kv", stream, 0.0)),
-            links=self._links if "_links" in self.__dict__ else None,
+            links=self._links if launching or isinstance(transfers, SharedTransfers) else None,
             scaler=self._scaler(),
             on_progress=on_progress,
             timeline=timeline,

@@ -317,9 +317,7 @@ class IterationTime:
         slowest = max(map(sum, zip(map(sum, layers), attention, reductions, strict=True)))
         last = max(sum(end) + sum(draft) for end, draft in zip(ends, drafts, strict=True))
         experts = kernels.experts_us(sum(tokens))
-        body = slowest + experts + self.exchanges_us(sum(tokens))
-        if reduced:
-            body += reduced
+        body = slowest + experts + self.exchanges_us(sum(tokens)) + reduced
         sampled, loads = max(shape.sampled for shape in shapes), max(map(self._loads_us, shapes))
         host = self._host_us(sampled, body + last) + loads
         stages, send = self._stages(host, body, last, most) if self.sharding.pipeline > 1 else ((), 0.0)
